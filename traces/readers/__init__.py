@@ -1,0 +1,1 @@
+"""One file format a file; `registry` finds the reader by content."""
