@@ -1,0 +1,1 @@
+"""Co-design workbench for mixture-of-experts inference."""

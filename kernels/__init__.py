@@ -1,0 +1,1 @@
+"""Floor 3: what really runs on the machine at hand."""

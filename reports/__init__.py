@@ -1,0 +1,1 @@
+"""Floor 5: figures and the offline HTML page."""

@@ -1,0 +1,1 @@
+"""Floor 2: what is simulated. Models, hardware, cache policies, prefetchers, engines, costs. No torch."""

@@ -1,0 +1,23 @@
+"""First in, first out: the entry that was brought in earliest goes; use does not matter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..compiled import compiled
+from .chain import append, oldest_unpinned, unlink
+
+
+@compiled
+def insert(s: Any, x: int, pool: int) -> None:
+    append(s.links, x, s.slot_of.shape[0] + pool)
+
+
+@compiled
+def evict(s: Any, x: int) -> None:
+    unlink(s.links, x)
+
+
+@compiled
+def victim(s: Any, pool: int) -> int:
+    return oldest_unpinned(s.links, s.pin, s.slot_of.shape[0] + pool)

@@ -1,0 +1,39 @@
+"""Least frequently-recently used: the smallest uses ÷ age goes, age in events since the last use.
+
+The compared policy of arXiv 2608.07911 (frequency over age). Compared as whole numbers, cross-multiplied, so
+no rounding decides. Ties: smaller last use, then layer, then expert id.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..compiled import compiled
+from .state import EVENT
+
+
+@compiled
+def hit(s: Any, x: int) -> None:
+    s.count[x] += 1
+    s.last_use[x] = s.clock[EVENT]
+
+
+@compiled
+def insert(s: Any, x: int) -> None:
+    s.count[x] = 1
+    s.last_use[x] = s.clock[EVENT]
+
+
+@compiled
+def victim(s: Any, pool: int) -> int:
+    now = s.clock[EVENT]
+    best, best_count, best_age = -1, 0, 1
+    for slot in range(s.slot_start[pool], s.slot_start[pool + 1]):
+        x = s.occupant[slot]
+        if x < 0 or s.pin[x]:
+            continue
+        count, age = s.count[x], now - s.last_use[x] + 1
+        ours, theirs = count * best_age, best_count * age
+        if best < 0 or ours < theirs or (ours == theirs and (age > best_age or (age == best_age and x < best))):
+            best, best_count, best_age = x, count, age
+    return best

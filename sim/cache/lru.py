@@ -1,0 +1,16 @@
+"""Least recently used: the entry whose last use is longest ago goes. Eviction and insertion are FIFO's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..compiled import compiled
+from .chain import PREVIOUS, append, unlink
+
+
+@compiled
+def hit(s: Any, x: int, pool: int) -> None:
+    sentinel = s.slot_of.shape[0] + pool
+    if s.links[PREVIOUS, sentinel] != x:  # the youngest stays where it is
+        unlink(s.links, x)
+        append(s.links, x, sentinel)

@@ -1,0 +1,39 @@
+"""Random: any entry that may go, each with equal chance. xorshift64* (Vigna 2016), seeded by the run's generator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..compiled import compiled
+
+_TRIES = 64
+
+
+@compiled
+def _draw(state: Any) -> int:
+    x = state[0]
+    x ^= x >> np.uint64(12)
+    x ^= x << np.uint64(25)
+    x ^= x >> np.uint64(27)
+    state[0] = x
+    return np.int64((x * np.uint64(2685821657736338717)) >> np.uint64(33))  # 31 bits: no sign, no bias to speak of
+
+
+@compiled
+def victim(s: Any, pool: int) -> int:
+    low, high = s.slot_start[pool], s.slot_start[pool + 1]
+    if high == low:
+        return -1
+    slot = low
+    for _ in range(_TRIES):
+        slot = low + _draw(s.random_state) % (high - low)
+        x = s.occupant[slot]
+        if x >= 0 and not s.pin[x]:
+            return x
+    for step in range(high - low):  # nearly all are pinned: take the next that is not
+        x = s.occupant[low + (slot - low + step) % (high - low)]
+        if x >= 0 and not s.pin[x]:
+            return x
+    return -1

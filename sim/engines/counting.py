@@ -1,0 +1,97 @@
+"""Counting without a clock: the cache core over a block of passes, in one compiled loop."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..cache.core import MEMBERS, collect, step
+from ..cache.ledger import LOGICAL
+from ..compiled import compiled
+from ..prefetch.request import FIRST_NEXT_PASS, MANY
+from ..prefetch.switch import NONE, propose
+
+
+class Rules(NamedTuple):
+    """What stays the same through a run: codes and parameters that the compiled loops read."""
+
+    policy: int
+    contract: int
+    sort: bool  # members ascending (slots, fused) or as written (access)
+    seen: NDArray[np.int32]  # [N] zeros between events
+    prefetch: int
+    whole: NDArray[np.int64]
+    real: NDArray[np.float64]
+    staging: int  # places of the staging buffer
+    budget: int  # bytes a prefetcher may ask for in one event, −1 no limit
+
+
+@compiled
+def decide_event(rules: Any, s: Any, plan: Any, wanted: Any, block: Any, index: int, layer: int, next_uses: Any, used: int, counts: Any, layer_counts: Any) -> int:
+    """Collect one event, ask the prefetcher and step the cache core; return how many of `next_uses` are now used."""
+    layers, num_experts = block.experts.shape[1], rules.seen.shape[0]
+    pass_number = block.first_pass + index
+    counts[LOGICAL] += collect(
+        block.experts, block.start[index], block.start[index + 1], layer, num_experts, rules.sort, rules.seen, plan
+    )
+    if rules.prefetch != NONE:
+        propose(rules.prefetch, rules.whole, rules.real, block, index, layer, num_experts, wanted)
+    members = plan.size[MEMBERS]
+    upcoming = next_uses[used : used + members] if next_uses.shape[0] > 0 else next_uses
+    step(
+        rules.policy, rules.contract, s, plan, pass_number * layers + layer, pass_number, layer, upcoming, rules.staging,
+        wanted.expert, wanted.size[FIRST_NEXT_PASS], wanted.size[MANY], rules.budget, counts, layer_counts,
+    )  # fmt: skip
+    return used + members
+
+
+@compiled
+def count_block(rules: Any, s: Any, plan: Any, wanted: Any, block: Any, next_uses: Any, counts: Any, layer_counts: Any) -> int:
+    """Run the block; return how many of `next_uses` were used."""
+    used = 0
+    for index in range(block.begin, block.passes):
+        for layer in range(block.experts.shape[1]):
+            used = decide_event(rules, s, plan, wanted, block, index, layer, next_uses, used, counts, layer_counts)
+    return used
+
+
+@compiled
+def follow_uses(block: Any, num_experts: int, sort: bool, seen: Any, plan: Any, latest: Any, first: Any, uses: Any, done: int) -> int:
+    """One block of the pass that finds next uses; return the number of accesses so far.
+
+    `uses[j]` becomes the event of the next use after access j, once that is seen; `latest[x]` is x's last access
+    so far (−1 none), `first[x]` the event of its first.
+    """
+    layers = block.experts.shape[1]
+    for index in range(block.passes):
+        for layer in range(layers):
+            collect(block.experts, block.start[index], block.start[index + 1], layer, num_experts, sort, seen, plan)
+            event = (block.first_pass + index) * layers + layer
+            for i in range(plan.size[MEMBERS]):
+                x = plan.member[i]
+                if latest[x] >= 0:
+                    uses[latest[x]] = event
+                else:
+                    first[x] = event
+                latest[x] = done
+                done += 1
+    return done
+
+
+@compiled
+def count_uses(block: Any, num_experts: int, seen: Any, plan: Any, uses: Any, firsts: Any, distinct: Any) -> None:
+    """Per expert, the events that use it; per pass, how many experts were used for the first time, by layer.
+
+    Also sums the union sizes: `distinct[pass − first, layer]` is |E|.
+    """
+    layers = block.experts.shape[1]
+    for index in range(block.passes):
+        for layer in range(layers):
+            collect(block.experts, block.start[index], block.start[index + 1], layer, num_experts, True, seen, plan)
+            distinct[block.first_pass + index, layer] = plan.size[MEMBERS]
+            for i in range(plan.size[MEMBERS]):
+                x = plan.member[i]
+                firsts[block.first_pass + index, layer] += uses[x] == 0
+                uses[x] += 1

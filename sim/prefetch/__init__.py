@@ -1,0 +1,1 @@
+"""Who is fetched ahead: one prefetcher a file, one line in the registry."""

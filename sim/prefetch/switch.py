@@ -1,0 +1,32 @@
+"""From a prefetcher's integer code to its compiled function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..compiled import compiled
+from . import gate, oracle, previous
+from .request import FIRST_NEXT_PASS, MANY
+
+NONE, GATE, PREVIOUS, PERFECT, NOISY = range(5)
+# Columns of the integer and of the real parameters
+AHEAD, TOP, SEED = 0, 1, 2
+LEAST_SCORE, RECALL, PRECISION = 0, 1, 2
+
+
+@compiled
+def propose(code: int, whole: Any, real: Any, block: Any, index: int, layer: int, num_experts: int, wanted: Any) -> None:
+    """Ask a prefetcher, at layer `layer` of the block's pass `index`, whom it wants; the answer is in `wanted`."""
+    wanted.size[MANY] = 0
+    wanted.size[FIRST_NEXT_PASS] = 0
+    low, high = block.start[index], block.start[index + 1]
+    if code == GATE:
+        gate.propose(block, low, high, layer, num_experts, whole[AHEAD], whole[TOP], real[LEAST_SCORE], wanted)
+    elif code == PREVIOUS:
+        previous.propose(block, low, high, layer, num_experts, whole[AHEAD], wanted)
+    elif code == PERFECT:
+        oracle.propose(block, index, layer, num_experts, whole[AHEAD], 1.0, 1.0, 0, wanted)
+    elif code == NOISY:
+        oracle.propose(
+            block, index, layer, num_experts, whole[AHEAD], real[RECALL], real[PRECISION], whole[SEED], wanted
+        )

@@ -1,0 +1,1 @@
+"""Floor 4: the studies, one verb a file."""
