@@ -35,7 +35,7 @@ CapacityKind = Literal["share", "bytes", "experts", "auto"]
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """How large a cache is meant to be, as asked for; experts come out of it once a trace and a model are known."""
+    """How large a cache is meant to be, as asked for; a trace and a model turn it into experts."""
 
     label: str
     """As the user wrote it, without spaces: `5%`, `2GiB`, `64`, `auto`."""
@@ -77,10 +77,6 @@ def parse_capacities(texts: Sequence[str]) -> tuple[Capacity, ...]:
     return parsed
 
 
-def is_unknown(value: float | None) -> bool:
-    return value is None or (isinstance(value, float) and math.isnan(value))
-
-
 def format_bytes(value: float | None) -> str:
     """Bytes with a decimal prefix: 1.50 GB."""
     return _scaled(value, 1000, ("B", "kB", "MB", "GB", "TB", "PB"))
@@ -104,7 +100,7 @@ def format_seconds(value: float | None) -> str:
     if value == 0:
         return "0 s"
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
-        if _three_digits(abs(value) / scale, 1.0):
+        if abs(value) / scale >= _SHOWS_AS_ONE:
             return f"{_digits(value / scale)} {unit}"
     return f"{_digits(value / 1e-9)} ns"
 
@@ -129,14 +125,12 @@ def _scaled(value: float | None, step: int, units: tuple[str, ...]) -> str:
     if abs(value) < step:
         return f"{value:.0f} {units[0]}"
     power = 1
-    while power + 1 < len(units) and not abs(value) / step**power < step * (1 - 0.0005):
+    while power + 1 < len(units) and abs(value) / step ** (power + 1) >= _SHOWS_AS_ONE:
         power += 1
     return f"{_digits(value / step**power)} {units[power]}"
 
 
-def _three_digits(size: float, least: float) -> bool:
-    """Whether a size still shows as at least `least` once rounded to three digits (0.9996 shows as 1.00)."""
-    return size >= least * (1 - 0.0005)
+_SHOWS_AS_ONE = 0.9995  # rounded to three digits this is 1.00, so the larger unit is the right one
 
 
 def _digits(value: float) -> str:
