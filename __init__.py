@@ -1,1 +1,100 @@
-"""Co-design workbench for mixture-of-experts inference."""
+"""Co-design workbench for mixture-of-experts inference.
+
+Everything the command `workbench` does is one of the functions below:
+
+    import codesign
+    result = codesign.replay("trace.safetensors", model="olmoe-1b-7b", hardware="rtx-4090")
+    result.table                           # pandas
+    codesign.report(result, "report.html")
+
+A name is imported when it is first used, so `import codesign` is quick and needs none of the libraries.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from .errors import InputFileError, RunError, UsageError, WorkbenchError
+    from .reports import report
+    from .sim.catalog import hardware_names, load_hardware, load_model, model_names
+    from .sim.hardware import HardwareSpec
+    from .sim.model import ModelSpec
+    from .traces import ExpertTrace, permute_steps, read_trace, save_trace, synthesise, trace_info
+    from .traces.bundled import bundled_trace_path
+    from .traces.capture import capture
+    from .workbench.replay import ReplayResult, replay
+    from .workbench.run_store import load_run
+    from .workbench.scenario import Scenario, load_scenario, replay_scenario, write_first_scenario
+
+_HOME = {
+    "InputFileError": ".errors",
+    "RunError": ".errors",
+    "UsageError": ".errors",
+    "WorkbenchError": ".errors",
+    "report": ".reports",
+    "hardware_names": ".sim.catalog",
+    "load_hardware": ".sim.catalog",
+    "load_model": ".sim.catalog",
+    "model_names": ".sim.catalog",
+    "HardwareSpec": ".sim.hardware",
+    "ModelSpec": ".sim.model",
+    "ExpertTrace": ".traces",
+    "permute_steps": ".traces",
+    "read_trace": ".traces",
+    "save_trace": ".traces",
+    "synthesise": ".traces",
+    "trace_info": ".traces",
+    "bundled_trace_path": ".traces.bundled",
+    "capture": ".traces.capture",
+    "ReplayResult": ".workbench.replay",
+    "replay": ".workbench.replay",
+    "load_run": ".workbench.run_store",
+    "Scenario": ".workbench.scenario",
+    "load_scenario": ".workbench.scenario",
+    "replay_scenario": ".workbench.scenario",
+    "write_first_scenario": ".workbench.scenario",
+}
+
+__all__ = [
+    "ExpertTrace",
+    "HardwareSpec",
+    "InputFileError",
+    "ModelSpec",
+    "ReplayResult",
+    "RunError",
+    "Scenario",
+    "UsageError",
+    "WorkbenchError",
+    "__version__",
+    "bundled_trace_path",
+    "capture",
+    "hardware_names",
+    "load_hardware",
+    "load_model",
+    "load_run",
+    "load_scenario",
+    "model_names",
+    "permute_steps",
+    "read_trace",
+    "replay",
+    "replay_scenario",
+    "report",
+    "save_trace",
+    "synthesise",
+    "trace_info",
+    "write_first_scenario",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME[name], __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))
