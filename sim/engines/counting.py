@@ -58,23 +58,28 @@ def count_block(rules: Any, s: Any, plan: Any, wanted: Any, block: Any, next_use
 
 
 @compiled
-def follow_uses(block: Any, num_experts: int, sort: bool, seen: Any, plan: Any, latest: Any, first: Any, uses: Any, done: int) -> int:
+def follow_uses(
+    block: Any, num_experts: int, by_access: bool, seen: Any, plan: Any, latest: Any, first: Any, uses: Any, done: int
+) -> int:
     """One block of the pass that finds next uses; return the number of accesses so far.
 
-    `uses[j]` becomes the event of the next use after access j, once that is seen; `latest[x]` is x's last access
-    so far (−1 none), `first[x]` the event of its first.
+    `uses[j]` becomes the time of the next use after access j, once that is seen; `latest[x]` is x's last access
+    so far (−1 none), `first[x]` the time of its first. Time is the event, or with `by_access` the access.
     """
     layers = block.experts.shape[1]
     for index in range(block.passes):
         for layer in range(layers):
-            collect(block.experts, block.start[index], block.start[index + 1], layer, num_experts, sort, seen, plan)
+            collect(
+                block.experts, block.start[index], block.start[index + 1], layer, num_experts, not by_access, seen, plan
+            )
             event = (block.first_pass + index) * layers + layer
             for i in range(plan.size[MEMBERS]):
                 x = plan.member[i]
+                time = done if by_access else event
                 if latest[x] >= 0:
-                    uses[latest[x]] = event
+                    uses[latest[x]] = time
                 else:
-                    first[x] = event
+                    first[x] = time
                 latest[x] = done
                 done += 1
     return done
@@ -84,10 +89,10 @@ def follow_uses(block: Any, num_experts: int, sort: bool, seen: Any, plan: Any, 
 def count_uses(block: Any, num_experts: int, seen: Any, plan: Any, uses: Any, firsts: Any, distinct: Any) -> None:
     """Per expert, the events that use it; per pass, how many experts were used for the first time, by layer.
 
-    Also sums the union sizes: `distinct[pass − first, layer]` is |E|.
+    Also notes the union sizes: `distinct[pass, layer]` is |E|.
     """
     layers = block.experts.shape[1]
-    for index in range(block.passes):
+    for index in range(block.begin, block.passes):
         for layer in range(layers):
             collect(block.experts, block.start[index], block.start[index + 1], layer, num_experts, True, seen, plan)
             distinct[block.first_pass + index, layer] = plan.size[MEMBERS]

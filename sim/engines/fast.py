@@ -114,13 +114,28 @@ def _run_members(contract: int, m: Any, c: Any, s: Any, plan: Any, start: int, i
     if issue_at == now:
         _issue(contract, m, c, s, plan)
         issued = True
-    while left > 0 or on_stream != _IDLE or not issued:
-        if on_stream == _IDLE and head < tail:
+    while True:
+        # what ends now ends, and what takes no time ends at once, before any server starts something
+        while on_stream == _IDLE or until == now:
+            if on_stream >= 0:
+                left -= 1
+                follower = m.waiter[on_stream]
+                if follower >= 0:
+                    m.waiter[on_stream] = -1
+                    _ask(m, c, s, plan, follower)
+            on_stream = _IDLE
+            if head == tail:
+                break
             on_stream = m.ready[head]
             head += 1
             duration = m.expert_ns[layer_class, plan.tokens[on_stream]]
             until = now + duration
             m.time[COMPUTE_BUSY] += duration
+        if not issued and issue_at == now:
+            _issue(contract, m, c, s, plan)
+            issued = True
+        if left == 0 and on_stream == _IDLE and issued:
+            return now
         dispatch(c, now, num_experts)
         now = next_completion(c)
         if on_stream != _IDLE:
@@ -139,18 +154,6 @@ def _run_members(contract: int, m: Any, c: Any, s: Any, plan: Any, start: int, i
                 m.member_at[place] = -1
                 m.ready[tail] = i
                 tail += 1
-        if on_stream != _IDLE and until == now:
-            if on_stream >= 0:
-                left -= 1
-                follower = m.waiter[on_stream]
-                if follower >= 0:
-                    m.waiter[on_stream] = -1
-                    _ask(m, c, s, plan, follower)
-            on_stream = _IDLE
-        if not issued and issue_at == now:
-            _issue(contract, m, c, s, plan)
-            issued = True
-    return now
 
 
 @compiled
@@ -246,4 +249,6 @@ def time_block(rules: Any, m: Any, c: Any, s: Any, plan: Any, wanted: Any, block
                 rules.contract, m, c, s, plan, pass_number, layer, rules.seen.shape[0], counts, layer_counts, record
             )
         record.pass_end[pass_number] = m.time[NOW]
+    advance(c, m.time[NOW], rules.seen.shape[0], m.time[PATH_TIME])
+    m.time[PATH_TIME] = m.time[NOW]
     return used

@@ -17,7 +17,7 @@ from ..cache.core import ACCESS, FETCHES, FUSED, MEMBERS
 from ..cache.ledger import HIT, HITS, KIND_LATE, LATE, PREFETCH_LATE
 from .counting import decide_event
 from .fast import COMPUTE_BUSY, HOST_BUSY, NOW, STALL
-from .link import COPIES, LINK_BUSY, STORAGE_BUSY, WITHDRAWN, WITHDRAWN_BYTES
+from .link import COPIES, FAR, LINK_BUSY, STORAGE_BUSY, WITHDRAWN, WITHDRAWN_BYTES
 
 # Order of events at the same time: a copy engine's completion has its index as priority, then these
 _STORAGE_DONE, _COMPUTED, _DECIDED, _STORAGE_STARTS, _ENGINE_STARTS = 1000, 2000, 3000, 4000, 5000
@@ -61,7 +61,7 @@ class CopyMachine:
     """Storage, copy engines and the queues before them."""
 
     def __init__(self, env: simpy.Environment, path: Any, sizes: Any, on_segment: OnSegment | None) -> None:
-        self.env, self.sizes, self.total, self.on_segment = env, sizes, path.total, on_segment
+        self.env, self.path, self.sizes, self.total, self.on_segment = env, path, sizes, path.total, on_segment
         self.link_ns, self.storage_ns = path.link_ns.tolist(), path.storage_ns.tolist()
         self.has_storage = bool(self.storage_ns)
         self.first, self.second = _Queue(), _Queue()
@@ -143,9 +143,11 @@ class CopyMachine:
                 self._start(copy)
             copy.on_link = True
             duration = self.link_ns[copy.layer]
-            self._show("link", copy, duration)
-            yield at(self.env, duration, engine)
+            self._show(f"copy {engine}", copy, duration)
             self.total[LINK_BUSY] += duration
+            self.path.link_until[engine] = self.env.now + duration
+            yield at(self.env, duration, engine)
+            self.path.link_until[engine] = FAR
             del self.started[copy.place]
             if copy.place in self.blocked:
                 self.blocked.discard(copy.place)
@@ -161,8 +163,10 @@ class CopyMachine:
             self._start(copy)
             duration = self.storage_ns[copy.layer]
             self._show("storage", copy, duration)
-            yield at(self.env, duration, _STORAGE_DONE)
             self.total[STORAGE_BUSY] += duration
+            self.path.storage_until[0] = self.env.now + duration
+            yield at(self.env, duration, _STORAGE_DONE)
+            self.path.storage_until[0] = FAR
             self.second.join(copy)
             self._wake(storage=False)
 
