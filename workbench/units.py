@@ -65,6 +65,14 @@ def parse_capacity(text: str) -> Capacity:
     return Capacity(label, "experts", number)
 
 
+def parse_bytes(text: str, what: str) -> int:
+    """Bytes written with their unit (`64MiB`). Raises `UsageError` that names `what` was meant."""
+    capacity = parse_capacity(text) if text.strip().lower() != "auto" else None
+    if capacity is None or capacity.kind != "bytes" or capacity.value is None:
+        raise UsageError(f"{what} must be bytes with their unit (64MiB, 2GB), got {text!r}")
+    return int(capacity.value)
+
+
 def parse_capacities(texts: Sequence[str]) -> tuple[Capacity, ...]:
     """Each of `texts`, in order; the same capacity written twice is an error."""
     parsed = tuple(parse_capacity(text) for text in texts)

@@ -62,6 +62,13 @@ def test_the_same_capacity_twice_is_refused() -> None:
         units.parse_capacities([])
 
 
+@pytest.mark.parametrize("text", ["64", "5%", "auto"])
+def test_bytes_without_their_unit_are_refused(text: str) -> None:
+    assert units.parse_bytes("64 MiB", "the budget") == 64 * 2**20
+    with pytest.raises(UsageError, match=f"the budget must be bytes with their unit .* got '{text}'"):
+        units.parse_bytes(text, "the budget")
+
+
 @given(st.integers(0, 100), st.integers(1, 10**6))
 def test_a_share_floors_exactly_where_binary_fractions_would_lose_one(percent: int, total: int) -> None:
     share = units.parse_capacity(f"{percent}%").value
