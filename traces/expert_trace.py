@@ -67,7 +67,9 @@ class ExpertTrace:
     def __post_init__(self) -> None:
         shape = self.experts_TLK.shape
         if len(shape) != 3 or min(shape) < 1:
-            raise UsageError(f"experts must have shape [tokens, layers, top_k] with none zero, got {list(shape)}")
+            raise UsageError(
+                f"experts must have shape [tokens, layers, top_k] with none zero, got {list(shape)}"
+            )
         if not np.issubdtype(self.experts_TLK.dtype, np.integer):
             raise UsageError(f"experts must be integers, got {self.experts_TLK.dtype}")
         if self.num_experts < self.top_k:
@@ -94,7 +96,12 @@ class ExpertTrace:
             raise UsageError(f"layer_ids must name {self.num_layers} layers, got {layers.shape[0]}")
         if (np.diff(layers) <= 0).any() or layers[0] < 0:
             raise UsageError(f"layer_ids must be ascending and not negative, got {layers.tolist()}")
-        if starts.size == 0 or starts[0] != 0 or (np.diff(starts) <= 0).any() or starts[-1] >= self.num_tokens:
+        if (
+            starts.size == 0
+            or starts[0] != 0
+            or (np.diff(starts) <= 0).any()
+            or starts[-1] >= self.num_tokens
+        ):
             raise UsageError(f"sequence starts must ascend from 0 and stay below {self.num_tokens}")
 
     def check_ids(self) -> None:
@@ -105,7 +112,11 @@ class ExpertTrace:
         """
         for first in range(0, self.num_tokens, 65536):
             block = np.asarray(self.experts_TLK[first : first + 65536])
-            bad = (block < PADDING) | (block >= self.num_experts) if block.dtype.kind == "i" else block >= self.num_experts
+            bad = (
+                (block < PADDING) | (block >= self.num_experts)
+                if block.dtype.kind == "i"
+                else block >= self.num_experts
+            )
             if bad.any():
                 row, layer, column = (int(i) for i in np.argwhere(bad)[0])
                 raise UsageError(

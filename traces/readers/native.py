@@ -34,7 +34,8 @@ TENSORS: dict[str, tuple[tuple[str, ...], int]] = {  # name: allowed types, dime
     "step_id": (("I64",), 1),
 }
 FACTS: dict[str, type] = {
-    "model": str, "source": str, "licence": str, "synthetic": bool, "num_experts": int, "layer_ids": list, "notes": list,
+    "model": str, "source": str, "licence": str, "synthetic": bool, "num_experts": int, "layer_ids": list,
+    "notes": list,
 }  # fmt: skip
 SLICE_ROWS = 65536
 

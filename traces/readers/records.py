@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 from itertools import chain
 from typing import Any
@@ -58,7 +59,7 @@ class RecordRows:
             self._has = {name: name in self._names for name in ALIASES}
         try:
             self._append(lines, records)
-        except (_Unfit, TypeError, KeyError, AttributeError, ValueError, OverflowError):
+        except (_UnfitError, TypeError, KeyError, AttributeError, ValueError, OverflowError):
             good = [pair for pair in zip(lines, records, strict=True) if self._is_good(*pair)]
             if good:
                 self._append([line for line, _ in good], [record for _, record in good])
@@ -105,7 +106,7 @@ class RecordRows:
             block[ours] = _whole([record[names[ours]] for record in records], 0)
         ids = [record[names["topk_ids"]] for record in records]
         if set(map(type, ids)) != {list}:
-            raise _Unfit
+            raise _UnfitError
         block["counts"] = np.fromiter(map(len, ids), np.int64, len(ids))
         block["ids"] = _whole(list(chain.from_iterable(ids)), None)
         if self._has["topk_weights"]:
@@ -117,7 +118,7 @@ class RecordRows:
             else [0] * len(ids)
         )
         if not set(map(type, labels)) <= {int, str}:
-            raise _Unfit
+            raise _UnfitError
         if self._has["phase"]:
             phases = [record.get(names["phase"]) for record in records]
             block["phase"] = np.array([UNSAID if p is None else PHASES[p] for p in phases], np.int8)
@@ -136,10 +137,10 @@ class RecordRows:
         flat: list[float] = []
         for row, count in zip(weights, counts.tolist(), strict=True):
             if row and len(row) != count:
-                raise _Unfit
+                raise _UnfitError
             flat.extend(row or [ABSENT] * count)
         if not set(map(type, flat)) <= {int, float}:
-            raise _Unfit
+            raise _UnfitError
         return np.array(flat, np.float64)
 
     def columns(self, notes: list[str]) -> Columns:
@@ -182,7 +183,7 @@ class RecordRows:
         )
 
 
-class _Unfit(Exception):
+class _UnfitError(Exception):
     """A block holds a value of the wrong type or range."""
 
 
@@ -192,10 +193,10 @@ ABSENT = float("-inf")
 def _whole(values: list[Any], least: int | None) -> np.ndarray[Any, Any]:
     """An int64 array of `values`, which must be whole numbers (no truth values, no 12.0) and at least `least`."""
     if not set(map(type, values)) <= {int}:
-        raise _Unfit
+        raise _UnfitError
     array = np.array(values, np.int64)
     if least is not None and array.size and (array.min() < least or array.max() > LARGEST):
-        raise _Unfit
+        raise _UnfitError
     return array
 
 
@@ -212,9 +213,7 @@ def _field_problem(ours: str, value: Any) -> str | None:
     elif ours == "topk_weights":
         if value is not None and (
             type(value) is not list
-            or any(
-                type(item) not in (int, float) or abs(item) == float("inf") or item != item for item in value
-            )
+            or any(type(item) not in (int, float) or not math.isfinite(item) for item in value)
         ):
             return f"expected a list of finite weights, found {_shown(value)}"
     elif ours == "sequence":

@@ -184,9 +184,9 @@ def _of_token(
         notes.append(f"{int((~columns).sum())} of {columns.size} columns are -1 throughout and are trimmed")
     if not layers.all():
         notes.append(
-            f"layers {ranges(np.flatnonzero(~layers).tolist())} of {layers.size} hold no routing: dense layers, left out"
+            f"layers {ranges(np.flatnonzero(~layers).tolist())} of {layers.size} hold no routing: dense, left out"
         )
-    order = np.lexsort((np.arange(logical.shape[1]), followed.position, followed.sequence))
+    order = np.lexsort((np.array(followed.position), np.array(followed.sequence)))
     ids = np.ascontiguousarray(logical[layers][:, order][:, :, columns].transpose(1, 0, 2))
     real = (ids != PADDING).any(axis=(1, 2))
     if not real.all():
