@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 if __name__ == "__main__":  # started as a file: begin again as a part of the package, for the imports below
-    from codesign.cli import main
+    from importlib import import_module
 
-    sys.exit(main())
+    sys.exit(import_module("codesign.cli").main())
 
 import typer
 
@@ -77,7 +77,7 @@ def replay(
     warm: Annotated[bool, typer.Option("--warm", help="Count only after the cache has filled.")] = False,
     scope: Annotated[str, typer.Option(help="One pool over all layers: global; a quota for each: layer.")] = "global",
     contract: Annotated[str, typer.Option(help="What one access is: slots, fused or access.")] = "slots",
-    batch: Annotated[int | None, typer.Option(min=1, help="Sequences that pass together. [default: as traced]")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Sequences that pass together. (default: as traced)")] = None,
     context: Annotated[int, typer.Option(min=1, help="Tokens of KV cache a sequence keeps, for capacity auto.")] = 4096,
     experts_home: Annotated[str, typer.Option(help="Where experts not on the device live: host or storage.")] = "host",
     prefetch_budget: Annotated[str | None, typer.Option(help="Bytes a prefetcher may ask for at once: 64MiB")] = None,
@@ -131,7 +131,7 @@ def _replay_scenario(asked: typer.Context, path: Path) -> ReplayResult:
 @app.command(epilog="Example: workbench report runs/demo --out report.html")
 def report(
     run: Annotated[Path, typer.Argument(help="A folder that workbench replay --out wrote.")],
-    out: Annotated[Path | None, typer.Option(help="The page to write. [default: report.html in RUN]")] = None,
+    out: Annotated[Path | None, typer.Option(help="The page to write. (default: report.html in RUN)")] = None,
     json: Json = False,
 ) -> None:
     """Draw a saved result again, without running it again."""
@@ -199,12 +199,12 @@ def synth(
     tokens: Annotated[int, typer.Option(min=1, help="Tokens in all.")] = 1000,
     sequences: Annotated[int, typer.Option(min=1, help="Sequences that they are divided into.")] = 1,
     prefill: Annotated[int, typer.Option(min=0, help="Prompt tokens of each sequence.")] = 0,
-    reuse: Annotated[float | None, typer.Option(help="Share the next token uses again. [default: chance]")] = None,
+    reuse: Annotated[float | None, typer.Option(help="Share the next token uses again. (default: chance)")] = None,
     skew: Annotated[float, typer.Option(help="Exponent of the load over experts; 0 is even.")] = 0.0,
     cross_layer: Annotated[float, typer.Option(help="How far a layer decides the next one, 0 to 1.")] = 0.0,
     guess_recall: Annotated[float | None, typer.Option(help="Share of the true experts that the guesses hold.")] = None,
     lookahead: Annotated[int, typer.Option(min=1, help="Layers that guesses look ahead.")] = 1,
-    guesses: Annotated[int | None, typer.Option(min=1, help="Experts guessed a layer. [default: top-k]")] = None,
+    guesses: Annotated[int | None, typer.Option(min=1, help="Experts guessed a layer. (default: top-k)")] = None,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:  # fmt: skip
