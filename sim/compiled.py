@@ -67,5 +67,11 @@ numba.config.CACHE_DIR = str(CACHE_DIRECTORY)
 
 def compiled(function: _Function) -> _Function:
     """Compile to machine code at first call and keep it on disk. For functions over plain arrays only."""
-    result: _Function = numba.njit(cache=True)(function)
+    result: _Function = numba.njit(cache=True, _nrt=False)(function)
+    return result
+
+
+def inlined(function: _Function) -> _Function:
+    """Like `compiled`, and made part of each caller: for small functions, whose many arrays are costly to hand over."""
+    result: _Function = numba.njit(cache=True, forceinline=True, _nrt=False)(function)
     return result

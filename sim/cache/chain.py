@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..compiled import compiled
+from ..compiled import inlined
 
 NEXT, PREVIOUS = 0, 1
 
 
-@compiled
+@inlined
 def append(links: Any, x: int, sentinel: int) -> None:
     """Put x at the young end."""
     last = links[PREVIOUS, sentinel]
@@ -19,14 +19,14 @@ def append(links: Any, x: int, sentinel: int) -> None:
     links[PREVIOUS, sentinel] = x
 
 
-@compiled
+@inlined
 def unlink(links: Any, x: int) -> None:
     before, after = links[PREVIOUS, x], links[NEXT, x]
     links[NEXT, before] = after
     links[PREVIOUS, after] = before
 
 
-@compiled
+@inlined
 def oldest_unpinned(links: Any, pin: Any, sentinel: int) -> int:
     """First entry from the old end that may go, −1 when all are pinned."""
     x = links[NEXT, sentinel]

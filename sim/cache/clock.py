@@ -7,22 +7,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..compiled import compiled
+from ..compiled import inlined
 
 _HAND = 0
 
 
-@compiled
+@inlined
 def hit(s: Any, x: int) -> None:
     s.bit[x] = 1
 
 
-@compiled
+@inlined
 def insert(s: Any, x: int) -> None:
     s.bit[x] = 0
 
 
-@compiled
+@inlined
 def victim(s: Any, pool: int) -> int:
     low, high = s.slot_start[pool], s.slot_start[pool + 1]
     hand = s.pool_scalar[pool, _HAND]

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..compiled import compiled
+from ..compiled import inlined
 from .chain import append, oldest_unpinned, unlink
 
 
-@compiled
+@inlined
 def insert(s: Any, x: int, pool: int) -> None:
     append(s.links, x, s.slot_of.shape[0] + pool)
 
 
-@compiled
+@inlined
 def evict(s: Any, x: int) -> None:
     unlink(s.links, x)
 
 
-@compiled
+@inlined
 def victim(s: Any, pool: int) -> int:
     return oldest_unpinned(s.links, s.pin, s.slot_of.shape[0] + pool)

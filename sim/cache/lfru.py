@@ -8,23 +8,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..compiled import compiled
+from ..compiled import inlined
 from .state import EVENT
 
 
-@compiled
+@inlined
 def hit(s: Any, x: int) -> None:
     s.count[x] += 1
     s.last_use[x] = s.clock[EVENT]
 
 
-@compiled
+@inlined
 def insert(s: Any, x: int) -> None:
     s.count[x] = 1
     s.last_use[x] = s.clock[EVENT]
 
 
-@compiled
+@inlined
 def victim(s: Any, pool: int) -> int:
     now = s.clock[EVENT]
     best, best_count, best_age = -1, 0, 1

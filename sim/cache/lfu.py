@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..compiled import compiled
+from ..compiled import inlined
 
 # Rows of `links`: an entry's neighbours and bucket; a bucket's count, ends and neighbours; the free buckets
 _NEXT, _PREVIOUS, _BUCKET, _COUNT, _OLDEST, _YOUNGEST, _HIGHER, _LOWER, _FREE = range(9)
@@ -18,7 +18,7 @@ _LOWEST = 0  # pool scalar: the bucket of the smallest count, −1 when the pool
 _FREE_TOP, _MADE = 1, 2  # scalars of pool 0: free buckets stacked, buckets ever made
 
 
-@compiled
+@inlined
 def _new_bucket(s: Any, count: int, lower: int, higher: int, pool: int) -> int:
     links, shared = s.links, s.pool_scalar[0]
     if shared[_FREE_TOP] > 0:
@@ -43,7 +43,7 @@ def _new_bucket(s: Any, count: int, lower: int, higher: int, pool: int) -> int:
     return bucket
 
 
-@compiled
+@inlined
 def _append(links: Any, x: int, bucket: int) -> None:
     last = links[_YOUNGEST, bucket]
     links[_PREVIOUS, x] = last
@@ -56,7 +56,7 @@ def _append(links: Any, x: int, bucket: int) -> None:
     links[_YOUNGEST, bucket] = x
 
 
-@compiled
+@inlined
 def _remove(s: Any, x: int, pool: int) -> None:
     """Take x out of its bucket; an empty bucket is given back."""
     links = s.links
@@ -84,7 +84,7 @@ def _remove(s: Any, x: int, pool: int) -> None:
         shared[_FREE_TOP] += 1
 
 
-@compiled
+@inlined
 def hit(s: Any, x: int, pool: int) -> None:
     links = s.links
     bucket = links[_BUCKET, x]
@@ -98,7 +98,7 @@ def hit(s: Any, x: int, pool: int) -> None:
     _append(links, x, target)
 
 
-@compiled
+@inlined
 def insert(s: Any, x: int, pool: int) -> None:
     lowest = s.pool_scalar[pool, _LOWEST]
     if lowest < 0 or s.links[_COUNT, lowest] != 1:
@@ -106,12 +106,12 @@ def insert(s: Any, x: int, pool: int) -> None:
     _append(s.links, x, lowest)
 
 
-@compiled
+@inlined
 def evict(s: Any, x: int, pool: int) -> None:
     _remove(s, x, pool)
 
 
-@compiled
+@inlined
 def victim(s: Any, pool: int) -> int:
     bucket = s.pool_scalar[pool, _LOWEST]
     while bucket >= 0:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..compiled import compiled
+from ..compiled import inlined
 from .chain import PREVIOUS, append, unlink
 
 
-@compiled
+@inlined
 def hit(s: Any, x: int, pool: int) -> None:
     sentinel = s.slot_of.shape[0] + pool
     if s.links[PREVIOUS, sentinel] != x:  # the youngest stays where it is

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ..compiled import compiled
+from ..compiled import inlined
 
 _TRIES = 64
 
 
-@compiled
+@inlined
 def _draw(state: Any) -> int:
     x = state[0]
     x ^= x >> np.uint64(12)
@@ -21,7 +21,7 @@ def _draw(state: Any) -> int:
     return np.int64((x * np.uint64(2685821657736338717)) >> np.uint64(33))  # 31 bits: no sign, no bias to speak of
 
 
-@compiled
+@inlined
 def victim(s: Any, pool: int) -> int:
     low, high = s.slot_start[pool], s.slot_start[pool + 1]
     if high == low:

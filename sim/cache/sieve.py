@@ -8,31 +8,31 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..compiled import compiled
+from ..compiled import inlined
 from .chain import NEXT, append, unlink
 
 _HAND = 0  # pool scalar: entry the hand points at; the sentinel or −1 means "start at the old end"
 
 
-@compiled
+@inlined
 def hit(s: Any, x: int) -> None:
     s.bit[x] = 1
 
 
-@compiled
+@inlined
 def insert(s: Any, x: int, pool: int) -> None:
     s.bit[x] = 0
     append(s.links, x, s.slot_of.shape[0] + pool)
 
 
-@compiled
+@inlined
 def evict(s: Any, x: int, pool: int) -> None:
     if s.pool_scalar[pool, _HAND] == x:
         s.pool_scalar[pool, _HAND] = s.links[NEXT, x]
     unlink(s.links, x)
 
 
-@compiled
+@inlined
 def victim(s: Any, pool: int) -> int:
     sentinel = s.slot_of.shape[0] + pool
     x = s.pool_scalar[pool, _HAND]

@@ -18,6 +18,7 @@ NEVER = np.int32(2**31 - 1)  # "no next use": later than any event
 EVENT, PASS, LAYER = 0, 1, 2
 # Columns of CacheState.pool_scalar that the core owns; a policy may use the others
 POLICY_SCALARS = 8
+KEY_BLOCK = 64  # slots whose largest key is kept beside them
 
 
 class CacheState(NamedTuple):
@@ -46,6 +47,7 @@ class CacheState(NamedTuple):
     count: NDArray[np.int64]  # [n]
     bit: NDArray[np.uint8]  # [n]
     slot_key: NDArray[np.int32]  # [C]
+    block_key: NDArray[np.int32]  # [⌈C ÷ KEY_BLOCK⌉] largest slot_key of each block
     pool_scalar: NDArray[np.int64]  # [P, POLICY_SCALARS]
     layer_count: NDArray[np.int64]  # [L, 2]
     random_state: NDArray[np.uint64]  # [1]
@@ -107,7 +109,8 @@ def new_state(
         last_use=np.full(n, -1, np.int64),
         count=np.zeros(n, np.int64),
         bit=np.zeros(n, np.uint8),
-        slot_key=np.zeros(slots, np.int32),
+        slot_key=np.full(slots, -1, np.int32),
+        block_key=np.full(-(-slots // KEY_BLOCK), -1, np.int32),
         pool_scalar=np.full((pools, POLICY_SCALARS), -1, np.int64),
         layer_count=np.zeros((num_layers, 2), np.int64),
         random_state=np.array([seed], np.uint64),

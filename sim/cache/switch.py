@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..compiled import compiled
+from ..compiled import inlined
 from . import belady, clock, fifo, least_stale, lfru, lfu, lru, random_choice, sieve
 
 FIFO, LRU, LFU, LFRU, CLOCK, SIEVE, RANDOM, LEAST_STALE, STATIC, NEVER, UNBOUNDED, BELADY, BELADY_BYPASS = range(13)
 
 
-@compiled
+@inlined
 def begin_event(code: int, s: Any) -> None:
     """A new event starts; `s.clock` already says which."""
     if code == LEAST_STALE:
         least_stale.begin_event(s)
 
 
-@compiled
+@inlined
 def on_hit(code: int, s: Any, x: int, pool: int) -> None:
     """A resident expert is used."""
     if code == LRU:
@@ -41,7 +41,7 @@ def on_hit(code: int, s: Any, x: int, pool: int) -> None:
         belady.touch(s, x)
 
 
-@compiled
+@inlined
 def on_insert(code: int, s: Any, x: int, pool: int, for_next_pass: bool) -> None:
     """An expert has been given a slot (`s.slot_of[x]` is set): by a miss, or by a prefetch."""
     if code in (FIFO, LRU):
@@ -60,7 +60,7 @@ def on_insert(code: int, s: Any, x: int, pool: int, for_next_pass: bool) -> None
         belady.touch(s, x)
 
 
-@compiled
+@inlined
 def on_evict(code: int, s: Any, x: int, pool: int) -> None:
     """An expert is about to lose its slot (`s.slot_of[x]` is still set)."""
     if code in (FIFO, LRU):
@@ -75,7 +75,7 @@ def on_evict(code: int, s: Any, x: int, pool: int) -> None:
         belady.evict(s, x)
 
 
-@compiled
+@inlined
 def victim(code: int, s: Any, pool: int) -> int:
     """Who goes from a pool that is full: an unpinned resident expert, −1 when there is none."""
     if code in (FIFO, LRU):
@@ -97,19 +97,19 @@ def victim(code: int, s: Any, pool: int) -> int:
     return -1  # static and never evict nothing; unbounded never has to
 
 
-@compiled
+@inlined
 def admits(code: int, s: Any, x: int) -> bool:
     """Whether a missed expert may take a slot at all."""
     return code not in (STATIC, NEVER)
 
 
-@compiled
+@inlined
 def may_stream(code: int) -> bool:
     """Whether a missed expert may be computed without ever getting a slot."""
     return code in (STATIC, NEVER, BELADY_BYPASS)
 
 
-@compiled
+@inlined
 def prefers(code: int, s: Any, x: int, victim: int) -> bool:
     """Whether a missed expert that is allowed in should take this victim's slot."""
     return code != BELADY_BYPASS or belady.worth_admitting(s, x, victim)
