@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import UsageError, unknown_name
-from ..sim.catalog import load_model
 from ..traces import permute_steps, read_any, read_trace, save_trace, synthesise, trace_info
 
 if TYPE_CHECKING:
@@ -73,6 +72,8 @@ def synthesise_trace(
     layer_ids: Sequence[int] | None = None
     name = "synthetic"
     if model is not None:
+        from ..sim.catalog import load_model
+
         spec = load_model(model)
         if not spec.moe_layer_ids:
             raise UsageError(f"model {model}: has no mixture-of-experts layers, so no experts to trace")
