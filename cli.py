@@ -117,7 +117,7 @@ def replay(
 
 def _replay_scenario(asked: typer.Context, path: Path) -> ReplayResult:
     """Run a scenario file. Options that it says itself are refused beside it: one of the two would be ignored."""
-    from .workbench.scenario import load_scenario, replay_scenario
+    from .workbench.scenario import replay_scenario
 
     for name in asked.params:
         source = asked.get_parameter_source(name)
@@ -125,7 +125,7 @@ def _replay_scenario(asked: typer.Context, path: Path) -> ReplayResult:
             option = "--" + name.replace("_", "-")
             raise UsageError(f"{option} stands beside the scenario {path}: say it in the file instead")
     with _progress() as progress:
-        return replay_scenario(load_scenario(path), progress=progress)
+        return replay_scenario(path, progress=progress)
 
 
 @app.command(epilog="Example: workbench report runs/demo --out report.html")
@@ -165,7 +165,6 @@ def info(
     from .workbench.trace_files import describe_trace
 
     found = describe_trace(file, format=format, num_experts=num_experts, lenient=lenient)
-    _warn(found.warnings)
     _show(found.to_dict(), found.lines(), json)
 
 
@@ -380,5 +379,6 @@ def _print_table(table: Any) -> None:
     for row in table.itertuples(index=False):
         drawn.add_row(*(Text(str(cell)) for cell in row))
     console = Console(highlight=False)
-    console.width = max(console.width, console.measure(drawn).maximum)
+    needed = console.measure(drawn, options=console.options.update(width=1_000)).maximum
+    console.width = max(console.width, needed)
     console.print(drawn)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _KINDS = ("late", "collision", "compulsory", "capacity")
+_TITLES = {"late": "late", "collision": "collision", "compulsory": "first use", "capacity": "capacity"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,12 +47,10 @@ class ReplayResult:
             line = {
                 "policy": f"[{row['policy']}]" if row["is_bound"] else row["policy"],
                 "prefetch": "–" if row["prefetch"] == "none" else row["prefetch"],
-                "capacity": f"{row['capacity_label']} = {row['capacity_experts']}"
-                if row["capacity_label"] != str(row["capacity_experts"])
-                else str(row["capacity_experts"]),
+                "cache": _cache(row),
                 "hit rate": format_percent(row["hit_rate"]),
                 "misses": format_count(row["misses"]),
-                **{kind: format_count(row[kind]) for kind in _KINDS if kind != "late" or self.has_times},
+                **{_TITLES[kind]: format_count(row[kind]) for kind in _KINDS if kind != "late" or self.has_times},
                 "moved": format_bytes(row["bytes_moved"])
                 if self.run["model"]
                 else f"{format_count(row['experts_moved'])} experts",
@@ -87,6 +86,11 @@ class ReplayResult:
         from .run_store import save_run
 
         return save_run(self, folder)
+
+
+def _cache(row: dict[str, Any]) -> str:
+    experts, label = str(row["capacity_experts"]), row["capacity_label"]
+    return f"{experts} experts" if label == experts else f"{label} = {experts}"
 
 
 def sentence_of(rows: list[dict[str, Any]], sizes: list[str], *, has_times: bool) -> str:
