@@ -60,7 +60,9 @@ class Recipe:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, required=True, help="folder for checkpoint, state and card")
     parser.add_argument("--minutes", type=float, default=28.0, help="training time, evaluation not counted")
     parser.add_argument("--threads", type=int, default=2, help="torch threads")
@@ -79,7 +81,9 @@ def main() -> None:
     parameters = sum(weight.numel() for weight in model.parameters())
     save_model(model, tokenizer, out / "untrained")
 
-    steps, seconds = train_for(model, train, recipe, out / "state.pt", options.minutes * 60, options.save_every * 60)
+    steps, seconds = train_for(
+        model, train, recipe, out / "state.pt", options.minutes * 60, options.save_every * 60
+    )
     save_model(model, tokenizer, out / "trained")
     untrained = OlmoeForCausalLM.from_pretrained(out / "untrained", experts_implementation="grouped_mm")
     card = {
@@ -204,7 +208,12 @@ def train_for(
             )
         if used_s - saved > save_every_s or used_s >= budget_s:
             saved = used_s
-            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step, "used_s": used_s}
+            state = {
+                "model": model.state_dict(),
+                "optimizer": optimizer.state_dict(),
+                "step": step,
+                "used_s": used_s,
+            }
             part = state_file.with_suffix(".part")
             torch.save(state, part)
             part.replace(state_file)
@@ -263,7 +272,9 @@ def held_out_loss(model: OlmoeForCausalLM, stream: NDArray[np.int32], recipe: Re
         starts = np.arange(first, min(first + recipe.batch, windows)) * recipe.context
         batch = torch.from_numpy(stream[starts[:, None] + np.arange(recipe.context + 1)].astype(np.int64))
         logits = model(batch[:, :-1], use_cache=False).logits
-        total += functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten(), reduction="sum").item()
+        total += functional.cross_entropy(
+            logits.flatten(0, 1), batch[:, 1:].flatten(), reduction="sum"
+        ).item()
     return total / (windows * recipe.context)
 
 
