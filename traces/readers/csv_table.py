@@ -92,6 +92,8 @@ def _comments(source: Source) -> tuple[Facts, int, Iterator[str]]:
         text = line[1:].strip()
         if text.startswith("{"):
             meta = json_of(source, number, text.encode())
+            if not isinstance(meta, dict):  # pragma: no cover - text begins with a brace
+                raise InputFileError(source.path, "expected a JSON object", f"line {number}")
             facts = meta_facts(source, meta, f"line {number}")
     else:
         return facts, number, iter(())
@@ -136,7 +138,7 @@ def _record(
             continue
         try:
             record[name] = convert[name](text)
-        except ValueError:
+        except (ValueError, RecursionError):
             expected = "a list of numbers" if convert[name] is _LIST else "a whole number"
             raise InputFileError(
                 source.path, f"expected {expected}, found {cell!r}", f"line {line}, column {name!r}"

@@ -5,8 +5,8 @@
 
 `sequence`, `phase`, `topk_weights`, `token_id` and `step` are optional, so is the meta line. Read as the same:
 `req_id` for sequence, `token_idx` for token, and a `"type": "route"` on each row (what people's vLLM patches
-write). `num_layers` counts the model's layers, dense ones included. Further meta keys that our own writer uses:
-`source`, `licence`, `synthetic`, `layer_ids`, `notes`.
+write). `num_layers` counts the model's layers, dense ones included. The meta line may also say `source`, `licence`,
+`synthetic` and `notes`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import InputFileError
-from ..expert_trace import ExpertTrace
+from ..expert_trace import MOST_EXPERTS, ExpertTrace
 from .options import ReadOptions
-from .records import ALIASES, RecordRows
+from .records import ALIASES, RecordRows, shown
 from .rows import Facts, assemble
 from .source import Source
 from .text import first_record, json_blocks
@@ -52,10 +52,10 @@ def meta_facts(source: Source, meta: dict[str, Any], where: str) -> Facts:
     for name in ("num_experts", "top_k", "num_layers"):
         value = meta.get(name)
         if value is not None:
-            if type(value) is not int or not 1 <= value < 2**31:
+            if type(value) is not int or not 1 <= value <= MOST_EXPERTS:
                 raise InputFileError(
                     source.path,
-                    f"expected a whole number from 1, found {value!r}",
+                    f"expected a whole number from 1 to {MOST_EXPERTS}, found {shown(value)}",
                     f"{where}, field {name!r}",
                 )
             setattr(facts, name, value)
@@ -64,13 +64,13 @@ def meta_facts(source: Source, meta: dict[str, Any], where: str) -> Facts:
         if value is not None:
             if not isinstance(value, str):
                 raise InputFileError(
-                    source.path, f"expected a text, found {value!r}", f"{where}, field {name!r}"
+                    source.path, f"expected a text, found {shown(value)}", f"{where}, field {name!r}"
                 )
             setattr(facts, name, value)
     synthetic, notes = meta.get("synthetic", False), meta.get("notes", [])
     if not isinstance(synthetic, bool):
         raise InputFileError(
-            source.path, f"expected true or false, found {synthetic!r}", f"{where}, field 'synthetic'"
+            source.path, f"expected true or false, found {shown(synthetic)}", f"{where}, field 'synthetic'"
         )
     if not isinstance(notes, list) or not all(isinstance(note, str) for note in notes):
         raise InputFileError(source.path, "expected a list of texts", f"{where}, field 'notes'")

@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import InputFileError
-from ..expert_trace import ExpertTrace
+from ..expert_trace import MOST_EXPERTS, ExpertTrace
 from .options import ReadOptions
-from .records import RecordRows
+from .records import RecordRows, shown
 from .rows import Facts, assemble
 from .source import Source
 from .text import first_record, json_blocks
@@ -42,7 +42,7 @@ def read(source: Source, options: ReadOptions) -> ExpertTrace:
             if kind != "routing_selection":
                 raise InputFileError(
                     source.path,
-                    f"expected a routing_selection record, found record_type {kind!r}",
+                    f"expected a routing_selection record, found record_type {shown(kind)}",
                     f"line {line}",
                 )
         rows.add(lines, records)
@@ -55,12 +55,12 @@ def _facts(source: Source, record: Any, line: int) -> Facts:
     where = f"line {line}"
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         found = record.get("format") if isinstance(record, dict) else record
-        raise InputFileError(source.path, f"expected format {FORMAT!r}, found {found!r}", where)
+        raise InputFileError(source.path, f"expected format {FORMAT!r}, found {shown(found)}", where)
     version = record.get("format_version", 1)
     if version != 1:
         raise InputFileError(
             source.path,
-            f"format_version {version!r}; only version 1 is read (version 2 keeps encoder and decoder experts apart)",
+            f"format_version {shown(version)}; only version 1 is read (2 keeps encoder and decoder experts apart)",
             where,
         )
     facts = Facts(source=f"moe-cache-lab routing trace {source.path.name}")
@@ -68,10 +68,10 @@ def _facts(source: Source, record: Any, line: int) -> Facts:
     for ours, name in (("num_experts", "num_experts"), ("top_k", "experts_per_token")):
         value = record.get(name)
         if value is not None:
-            if type(value) is not int or not 1 <= value < 2**31:
+            if type(value) is not int or not 1 <= value <= MOST_EXPERTS:
                 raise InputFileError(
                     source.path,
-                    f"expected a whole number from 1, found {value!r}",
+                    f"expected a whole number from 1 to {MOST_EXPERTS}, found {shown(value)}",
                     f"{where}, field {name!r}",
                 )
             setattr(facts, ours, value)

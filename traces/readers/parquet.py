@@ -16,11 +16,12 @@ from ...errors import InputFileError
 from ..expert_trace import ExpertTrace
 from .jsonl import meta_facts
 from .options import ReadOptions
-from .records import REQUIRED, RecordRows, find_names
+from .records import LARGEST, REQUIRED, RecordRows, find_names
 from .rows import PHASES, UNSAID, Columns, Facts, assemble
 from .source import Source
 
 META_KEY = b"expert_trace_meta"
+VALUE_BYTES = 8
 
 
 def recognises(source: Source) -> bool:
@@ -43,6 +44,10 @@ def read(source: Source, options: ReadOptions) -> ExpertTrace:
                 raise InputFileError(
                     source.path, f"lacks {', '.join(missing)}: it has {', '.join(schema.names)}", "columns"
                 )
+            if len(set(schema.names)) < len(schema.names):
+                raise InputFileError(
+                    source.path, f"names a column twice: {', '.join(schema.names)}", "columns"
+                )
             table = file.read(columns=list(names.values()))
         except (pa.ArrowException, OSError, ValueError, KeyError) as error:
             if isinstance(error, InputFileError):
@@ -53,9 +58,11 @@ def read(source: Source, options: ReadOptions) -> ExpertTrace:
     if text is not None:
         try:
             meta = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputFileError(source.path, f"not JSON: {error}", "metadata 'expert_trace_meta'") from error
-        facts = meta_facts(source, meta if isinstance(meta, dict) else {}, "metadata 'expert_trace_meta'")
+        if not isinstance(meta, dict):
+            raise InputFileError(source.path, "expected a JSON object", "metadata 'expert_trace_meta'")
+        facts = meta_facts(source, meta, "metadata 'expert_trace_meta'")
     columns = None if options.lenient else _columns(table, names)
     if columns is None:  # something does not fit: the slow way names the row, or skips it
         rows = RecordRows(source, options, place="row")
@@ -67,8 +74,13 @@ def read(source: Source, options: ReadOptions) -> ExpertTrace:
 
 
 def _refuse_bomb(source: Source, metadata: Any) -> None:
-    """Parquet compresses inside: what its pages claim to hold counts against the same limit."""
-    claimed = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
+    """Parquet compresses inside, and a run of equal values takes no room: both what its pages claim to hold and the
+    number of values count against the same limit."""
+    claimed = 0
+    for i in range(metadata.num_row_groups):
+        group = metadata.row_group(i)
+        values = sum(group.column(j).num_values for j in range(group.num_columns))
+        claimed += max(group.total_byte_size, VALUE_BYTES * values)
     if claimed > source.size_limit_bytes:
         raise InputFileError(
             source.path,
@@ -90,7 +102,7 @@ def _columns(table: Any, names: dict[str, str]) -> Columns | None:
             if not pa.types.is_integer(arrays[ours].type):
                 return None
             plain[ours] = arrays[ours].to_numpy(zero_copy_only=False).astype(np.int64)
-            if plain[ours].size and plain[ours].min() < 0:
+            if plain[ours].size and not 0 <= plain[ours].min() <= plain[ours].max() <= LARGEST[ours]:
                 return None
     ids = _flat(arrays["topk_ids"], pa.types.is_integer)
     if ids is None:

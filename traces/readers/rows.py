@@ -16,6 +16,8 @@ from .options import ReadOptions
 from .source import Source
 
 DECODE, PREFILL, UNSAID = 0, 1, -1
+MOST_PADDING, LARGEST_PADDING = 1 << 24, 16
+"""Rows are padded to one width; a file may not turn a few long rows, or a claimed top-k, into that much memory."""
 PHASES = {"decode": DECODE, "generated": DECODE, "prefill": PREFILL, "prompt": PREFILL}
 """Both vocabularies in use: of the engines (prefill, decode) and of moe-cache-lab (prompt, generated)."""
 
@@ -31,7 +33,6 @@ class Facts:
     num_experts: int | None = None
     top_k: int | None = None
     num_layers: int | None = None
-    layer_ids: tuple[int, ...] | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -47,7 +48,7 @@ class Columns:
     token_R: NDArray[np.int64]
     layer_R: NDArray[np.int64]
     counts_R: NDArray[np.int64]
-    ids: NDArray[np.int64]
+    ids: NDArray[np.integer]
     weights: NDArray[np.float32] | None = None
     phase_R: NDArray[np.int8] | None = None
     token_id_R: NDArray[np.int64] | None = None
@@ -60,9 +61,9 @@ def assemble(
 ) -> ExpertTrace:
     """The trace of these rows. Raises `InputFileError` naming the line for every row that cannot be.
 
-    Rows are sorted by sequence, token and layer; rows with fewer experts than others are padded with −1; tokens
-    and layers that hold nothing but padding are left out (they are no accesses, case B04 and B06). All of it is
-    said in the notes.
+    Rows are sorted by sequence, token and layer; tokens and layers that hold nothing but padding (−1) are left out
+    (they are no accesses, cases B04 and B06). All of it is said in the notes. Rows of another length than the
+    others are an error; with `lenient` they are padded.
     """
     table = _Table(source, options, facts, columns, notes)
     table.pad()
@@ -96,11 +97,22 @@ class _Table:
         columns, facts = self.columns, self.facts
         counts = columns.counts_R
         top_k = facts.top_k or int(counts.max())
-        if (counts > top_k).any():
-            row = int(np.argmax(counts > top_k))
-            raise self.fail(row, f"{counts[row]} experts, but top_k is {top_k}")
         if top_k == 0:
             raise InputFileError(self.source.path, "no row names an expert")
+        mixed = counts > top_k if self.options.lenient else counts != (facts.top_k or counts[0])
+        if mixed.any():
+            row = int(np.argmax(mixed))
+            expected = f"top_k is {top_k}" if facts.top_k else f"the first row has {counts[0]}"
+            raise self.fail(
+                row, f"{counts[row]} experts, but {expected} (a row that used fewer is filled up with -1)"
+            )
+        if counts.size * top_k > max(MOST_PADDING, LARGEST_PADDING * columns.ids.size):
+            row = int(counts.argmax())
+            raise self.fail(
+                row,
+                f"top_k would be {top_k} (this row has {counts[row]} experts), but rows have "
+                f"{columns.ids.size / counts.size:.1f} on average",
+            )
         filled = np.arange(top_k) < counts[:, None]
         self.num_experts = self._num_experts()
         bad = (columns.ids < PADDING) | (columns.ids >= self.num_experts)
@@ -123,10 +135,7 @@ class _Table:
         if twice.any():
             row = int(np.argmax(twice))
             raise self.fail(row, f"one expert stands twice in the top-k {self.ids[row].tolist()}")
-        used = (self.ids != PADDING).sum(axis=1)
-        short = int(((used < top_k) & (used > 0)).sum())
-        if short:
-            self.notes.append(f"{short} rows use fewer than {top_k} experts; they are padded with -1")
+        self.notes += short_rows(self.ids)
         self.weights: NDArray[np.float32] | None = None
         if columns.weights is not None:
             wrong = ~np.isfinite(columns.weights)
@@ -158,7 +167,7 @@ class _Table:
         keys = (columns.layer_R, columns.token_R, columns.sequence_R)
         order = np.lexsort(keys)
         if (order[1:] < order[:-1]).any():
-            self.notes.append("rows were not in order; sorted by sequence, token and layer")
+            self.notes.append("rows were sorted by sequence, token and layer")
         self.order = order
         self.sequence, self.token, self.layer = (key[order] for key in reversed(keys))
         same = (
@@ -185,18 +194,16 @@ class _Table:
         new[1:] = (self.sequence[1:] != self.sequence[:-1]) | (self.token[1:] != self.token[:-1])
         first_T = np.flatnonzero(new)
         token_of_row = np.cumsum(new) - 1
-        self.layers, layer_index = np.unique(self.layer, return_inverse=True)
+        self.layers = np.unique(self.layer)
         self._check_layers()
-        rows = np.full((first_T.size, self.layers.size), -1, np.int64)
-        rows[token_of_row, layer_index] = self.order
-        missing_T = (rows < 0).any(axis=1)
+        missing_T = np.bincount(token_of_row, minlength=first_T.size) < self.layers.size
         if missing_T.any():
             blank = (self.ids[self.order] == PADDING).all(axis=1)
             real_T = np.bincount(token_of_row, weights=~blank, minlength=first_T.size) > 0
             torn = missing_T & real_T
             if torn.any() and not self.options.lenient:
                 token = int(np.argmax(torn))
-                gone = self.layers[rows[token] < 0].tolist()
+                gone = np.setdiff1d(self.layers, self.layer[token_of_row == token]).tolist()
                 raise self.fail(
                     int(self.order[first_T[token]]),
                     f"{self._token_name(int(first_T[token]))} has no row for layer{'s' * (len(gone) > 1)} "
@@ -209,10 +216,12 @@ class _Table:
                 if (missing_T & ~real_T).any()
                 else []
             )
-            rows, first_T = rows[~missing_T], first_T[~missing_T]
+        first_T = first_T[~missing_T]
         if first_T.size == 0:
             raise InputFileError(self.source.path, "no token has a row for every layer")
-        self.rows, self.first_T = rows, first_T
+        # Whole tokens only, sorted by layer within each: the rows are the grid already.
+        self.rows = self.order[~missing_T[token_of_row]].reshape(first_T.size, self.layers.size)
+        self.first_T = first_T
 
     def _check_layers(self) -> None:
         found, stated = self.layers, self.facts.num_layers
@@ -288,6 +297,13 @@ class _Table:
             raise
         except UsageError as error:
             raise InputFileError(self.source.path, str(error)) from error
+
+
+def short_rows(ids: NDArray[np.integer]) -> list[str]:
+    """A note on rows that hold both experts and padding: each real id counts as one access (case B04)."""
+    real = ids != PADDING
+    short = int((real.any(axis=-1) & ~real.all(axis=-1)).sum())
+    return [f"{short} rows use fewer than {ids.shape[-1]} experts; -1 is no access"] if short else []
 
 
 def ranges(numbers: Sequence[int]) -> str:

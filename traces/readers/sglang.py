@@ -31,7 +31,7 @@ from ..ids import as_ids
 from ..marginal import MarginalTrace
 from . import npy
 from .options import ReadOptions
-from .rows import ranges
+from .rows import ranges, short_rows
 from .sglang_sequences import Followed, follow
 from .source import Source
 
@@ -188,6 +188,7 @@ def _of_token(
         )
     order = np.lexsort((np.array(followed.position), np.array(followed.sequence)))
     ids = np.ascontiguousarray(logical[layers][:, order][:, :, columns].transpose(1, 0, 2))
+    notes += short_rows(ids)
     real = (ids != PADDING).any(axis=(1, 2))
     if not real.all():
         notes.append(f"{int((~real).sum())} padding rows (-1 in every slot) are no tokens and are left out")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import tempfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ HEAD_BYTES = 65536
 GZIP_MAGIC, ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 SMALLEST_LIMIT_BYTES = 1 << 28
 LARGEST_RATIO = 100  # routing text shrinks 5 to 30 times; zeros shrink 1000 (gzip) or 10,000 times (zstd)
+ZSTD_CHUNK_BYTES = 4096  # a block of one repeated byte is 4 bytes for 131,072: at most 128 MiB a chunk
 ZSTD_WINDOW_BYTES = 1 << 27  # what `zstd --long` writes; a larger one would be memory at the file's command
 
 
@@ -64,14 +66,8 @@ class Source:
             if self.compression is None:
                 yield raw
                 return
-            inner: BinaryIO = (
-                cast(BinaryIO, gzip.GzipFile(fileobj=raw))
-                if self.compression == "gzip"
-                else zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES).stream_reader(
-                    raw, read_across_frames=True
-                )
-            )
-            with io.BufferedReader(_Bounded(inner, self), 1 << 20) as stream:
+            pieces = _gunzipped(raw) if self.compression == "gzip" else _unzstd(raw)
+            with io.BufferedReader(_Bounded(pieces, self), 1 << 20) as stream:
                 yield cast(BinaryIO, stream)
 
     @contextmanager
@@ -91,30 +87,61 @@ class Source:
             yield Path(copy.name)
 
 
+def _gunzipped(raw: BinaryIO) -> Iterator[bytes]:
+    with gzip.GzipFile(fileobj=raw) as stream:
+        while piece := stream.read(1 << 20):
+            yield piece
+
+
+def _unzstd(raw: BinaryIO) -> Iterator[bytes]:
+    """Frame by frame, because the library's own stream reader takes a truncated frame for the end of the file."""
+    decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES)
+    frame = None
+    while chunk := raw.read(ZSTD_CHUNK_BYTES):
+        while chunk:
+            frame = frame or decompressor.decompressobj()
+            yield frame.decompress(chunk)
+            chunk = frame.unused_data if frame.eof else b""
+            frame = None if frame.eof else frame
+    if frame is not None:
+        raise EOFError("the file ends inside a frame")
+
+
 class _Bounded(io.RawIOBase):
     """Decompressed bytes that turn every fault of the compressed data into an `InputFileError`."""
 
-    def __init__(self, inner: BinaryIO, source: Source) -> None:
+    def __init__(self, pieces: Iterator[bytes], source: Source) -> None:
         super().__init__()
-        self._inner, self._source, self._seen = inner, source, 0
+        self._pieces, self._source, self._seen = pieces, source, 0
+        self._rest = memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        path, kind = self._source.path, self._source.compression
+        while not self._rest:
+            piece = self._next()
+            if piece is None:
+                return 0
+            self._rest = memoryview(piece)
+        size = min(len(buffer), len(self._rest))
+        buffer[:size] = self._rest[:size]
+        self._rest = self._rest[size:]
+        return size
+
+    def _next(self) -> bytes | None:
+        path, kind, limit = self._source.path, self._source.compression, self._source.size_limit_bytes
         try:
-            data = self._inner.read(len(buffer))
-        except (OSError, EOFError, zstandard.ZstdError, ValueError) as error:
+            piece = next(self._pieces, None)
+        except (OSError, EOFError, zlib.error, zstandard.ZstdError, ValueError) as error:
             raise InputFileError(
                 path, f"broken or truncated {kind} data: {error}", f"byte {self._seen} of the content"
             ) from error
-        self._seen += len(data)
-        if self._seen > self._source.size_limit_bytes:
+        self._seen += len(piece or b"")
+        if self._seen > limit:
             raise InputFileError(
                 path,
-                f"{self._source.path.stat().st_size} bytes of {kind} decompress to more than "
-                f"{self._source.size_limit_bytes} bytes; if the file is trusted, raise the decompression limit",
+                f"{path.stat().st_size} bytes of {kind} decompress to more than {limit} bytes; if the file is "
+                "trusted, raise the decompression limit",
             )
-        buffer[: len(data)] = data
-        return len(data)
+        return piece

@@ -46,10 +46,15 @@ def json_blocks(source: Source, lenient: bool) -> Iterator[tuple[list[int], list
         kept = [number for number, line in enumerate(lines, first) if line and not line.isspace()]
         text = [lines[number - first] for number in kept]
         try:
-            # One call for the whole block; a line that closes its neighbour's bracket would change the count.
-            records = json.loads(b"[" + b",".join(text) + b"]")
-            if len(records) == len(kept):
-                yield kept, records, []
+            # One call for the whole block, with a 0 between the lines: a line that holds two records, or closes a
+            # bracket of the line before it, moves a 0 from its place.
+            mixed = json.loads(b"[" + b",0,".join(text) + b"]")
+            if (
+                len(mixed) == 2 * len(kept) - 1
+                and not any(mixed[1::2])
+                and set(map(type, mixed[1::2])) <= {int}
+            ):
+                yield kept, mixed[::2], []
                 continue
         except (ValueError, RecursionError):
             pass

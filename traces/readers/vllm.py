@@ -28,6 +28,7 @@ import binascii
 import json
 import math
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ from ..expert_trace import PADDING, ExpertTrace
 from ..ids import id_dtype
 from . import npy
 from .options import ReadOptions
-from .rows import ranges
+from .rows import ranges, short_rows
 from .source import Source
 from .text import BOM, json_blocks
 
@@ -227,6 +228,10 @@ def _decoded(source: Source, value: Any, where: str) -> NDArray[np.integer] | No
                 source.path, f"shape {shape} of {kind} does not fit {len(data)} bytes", where
             )
         return np.frombuffer(data, DTYPES[kind]).reshape(shape)
+    if not _all_whole(value):
+        raise InputFileError(
+            source.path, "expected ids as [tokens][layers][top_k], whole numbers only", where
+        )
     try:
         array = np.array(value)
     except (ValueError, OverflowError) as error:
@@ -238,6 +243,14 @@ def _decoded(source: Source, value: Any, where: str) -> NDArray[np.integer] | No
             where,
         )
     return array
+
+
+def _all_whole(value: Any) -> bool:
+    """Whether nested lists hold whole numbers only: NumPy would turn `true` among numbers into 1."""
+    level = [value]
+    while level and set(map(type, level)) == {list}:
+        level = list(chain.from_iterable(level))
+    return set(map(type, level)) <= {int}
 
 
 def _bytes(source: Source, text: Any, where: str) -> bytes:
@@ -289,6 +302,7 @@ def _trace(
         notes.append(
             f"{missing} rows of {shape[1]} equal zeros are missing, not expert 0; {holes} remain as padding"
         )
+    notes += short_rows(kept)
     known = [request.prompt_rows is not None for request in requests]
     phase = None
     if all(known):
