@@ -5,30 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import codesign
 import pytest
-import typer
-from codesign import cli
-from command_line import workbench, workbench_process
+from command_line import all_commands, workbench, workbench_process
 
 ROOT = Path(__file__).parents[2]
 
 
-def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """(words after `workbench`, command) of every command, the groups left out."""
-    group = group or typer.main.get_command(cli.app)
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from commands(command, (*path, name))
-        else:
-            yield (*path, name), command
-
-
-COMMANDS = dict(commands())
+COMMANDS = all_commands()
 
 
 def test_every_verb_of_the_workbench_is_a_command() -> None:

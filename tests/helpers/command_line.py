@@ -7,10 +7,11 @@ import io
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from codesign.cli import main
+import typer
+from codesign.cli import app, main
 from codesign.traces import ExpertTrace, save_trace
 
 
@@ -40,6 +41,17 @@ def workbench_process(*arguments: object, cwd: Path | None = None) -> Answer:
         [script, *(str(argument) for argument in arguments)], capture_output=True, text=True, cwd=cwd, check=False
     )
     return Answer(done.returncode, done.stdout, done.stderr)
+
+
+def all_commands(group: Any = None, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
+    """The words after `workbench` → the command, of every command (groups are left out)."""
+    found: dict[tuple[str, ...], Any] = {}
+    for name, command in (group or typer.main.get_command(app)).commands.items():
+        if hasattr(command, "commands"):
+            found |= all_commands(command, (*path, name))
+        else:
+            found[(*path, name)] = command
+    return found
 
 
 def small_trace() -> ExpertTrace:
