@@ -1,4 +1,4 @@
-"""A model as the simulator sees it: per layer a mixer and a feed-forward, and what all of it weighs, keeps and computes.
+"""A model as the simulator sees it: per layer a mixer and a feed-forward, and what all of it weighs and keeps.
 
 Sizes come in; parameters, bytes of weights and bytes of KV cache are derived here and nowhere typed in. Reading a
 Hugging Face `config.json` is `model_config.py`'s part; times are `roofline.py`'s.
@@ -15,12 +15,12 @@ from .ffn import Ffn, MoeFfn
 from .formats import bytes_of
 from .mixers import Attention, LatentAttention, LinearAttention, Mamba2, Mixer, mixer_weights
 
-ACTIVE_MEANS = "all weights but the routed experts that a token does not use; input embedding and output head both counted"
+ACTIVE_MEANS = "all but the routed experts a token does not use; input embedding and output head both counted"
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One layer as the model's own numbering counts it. Hybrids have layers with only a mixer or only a feed-forward."""
+    """One layer as the model's own numbering counts it. Hybrids have layers with only one of the two."""
 
     mixer: Mixer | None
     ffn: Ffn | None
@@ -33,12 +33,14 @@ class Layer:
     @property
     def resident_weights(self) -> int:
         """Everything but routed experts."""
-        ffn = 0 if self.ffn is None else (self.ffn.resident_weights if isinstance(self.ffn, MoeFfn) else self.ffn.weights)
+        ffn = (
+            0 if self.ffn is None else (self.ffn.resident_weights if isinstance(self.ffn, MoeFfn) else self.ffn.weights)
+        )
         return self.norm_weights + (mixer_weights(self.mixer) if self.mixer else 0) + ffn
 
     @property
     def matrix_weights(self) -> int:
-        """The part of `resident_weights` that quantisers touch: mixer, dense and shared matrices, latent projections."""
+        """The part that quantisers touch: matrices of mixer, dense layer, shared experts, latent projections."""
         total = sum(rows * columns for rows, columns in self.mixer.matrices) if self.mixer else 0
         if isinstance(self.ffn, MoeFfn):
             shared = sum(rows * columns for rows, columns in self.ffn.shared_matrices)
@@ -75,7 +77,7 @@ class ModelSpec:
             raise UsageError(f"model {self.name}: has no layers")
         shapes = {(moe.num_experts, moe.top_k, moe.expert_matrices) for moe in self._moe_layers}
         if len(shapes) > 1:
-            raise UsageError(f"model {self.name}: its MoE layers differ in experts, top-k or expert shape; not supported")
+            raise UsageError(f"model {self.name}: its MoE layers differ in experts, top-k or expert shape")
 
     @cached_property
     def moe_layer_ids(self) -> tuple[int, ...]:
@@ -89,11 +91,10 @@ class ModelSpec:
     @property
     def moe(self) -> MoeFfn:
         """The mixture of every MoE layer. Raises `UsageError` for a dense model."""
-        if not self.moe_layer_ids:
-            raise UsageError(f"model {self.name} is dense: it has no routed experts")
-        moe = self.layers[self.moe_layer_ids[0]].moe
-        assert moe is not None  # noqa: S101  # narrows the type: moe_layer_ids lists only MoE layers
-        return moe
+        for layer in self.layers:
+            if layer.moe is not None:
+                return layer.moe
+        raise UsageError(f"model {self.name} is dense: it has no routed experts")
 
     @property
     def is_moe(self) -> bool:
@@ -146,7 +147,9 @@ class ModelSpec:
 
     def weight_bytes(self, format: str, resident_format: str = "bf16") -> int:
         """Bytes of the whole model: routed experts in `format`, the rest in `resident_format`."""
-        return self.resident_bytes(resident_format) + sum(m.num_experts * m.expert_bytes(format) for m in self._moe_layers)
+        return self.resident_bytes(resident_format) + sum(
+            m.num_experts * m.expert_bytes(format) for m in self._moe_layers
+        )
 
     def kv_bytes_per_token(self, bits: int = 16) -> int:
         """Bytes of KV cache that one token adds to one sequence while no sliding window is full."""
@@ -190,7 +193,7 @@ class ModelSpec:
             ("active parameters", self.active_params, "parameters", ACTIVE_MEANS),
             ("embedding parameters", self.embedding_params, "parameters", "vocabulary × hidden, head if not tied"),
             ("resident weights, bf16", self.resident_bytes("bf16"), "bytes", "everything but routed experts"),
-            ("KV cache per token, 16 bits", self.kv_bytes_per_token(), "bytes", "all attention layers, windows not full"),
+            ("KV cache per token, 16 bits", self.kv_bytes_per_token(), "bytes", "all attention layers, no window full"),
             ("KV cache of 4096 tokens, 16 bits", self.kv_bytes(4096), "bytes", "sliding windows respected"),
         ]
         if self.state_bytes_per_sequence:
@@ -250,7 +253,9 @@ def mixer_name(mixer: Mixer | None) -> str:
         case Attention(window=None):
             return f"attention {mixer.heads} heads, {mixer.kv_heads} KV heads of {mixer.head_dim}"
         case Attention():
-            return f"attention {mixer.heads} heads, {mixer.kv_heads} KV heads of {mixer.head_dim}, window {mixer.window}"
+            return (
+                f"attention {mixer.heads} heads, {mixer.kv_heads} KV heads of {mixer.head_dim}, window {mixer.window}"
+            )
         case LatentAttention():
             return f"latent attention {mixer.heads} heads, KV rank {mixer.kv_rank} + {mixer.rope_dim}"
         case Mamba2():

@@ -67,7 +67,8 @@ FAMILIES: Mapping[str, Family] = {
     "kimi_k2": _DEEPSEEK3,
     "kimi_linear": Family(router_bias=True),
     "gpt_oss": Family(
-        qkv_bias=("attention_bias", True), out_bias=("attention_bias", True), sinks=True, router_bias=True, expert_bias=True
+        qkv_bias=("attention_bias", True), out_bias=("attention_bias", True), sinks=True, router_bias=True,
+        expert_bias=True,
     ),
     "nemotron_h": Family(mlp_bias=("mlp_bias", False), router_bias=True, gated=False, out_bias=False, qkv_bias=False),
     "phimoe": Family(norm_vectors=2, head_bias=("lm_head_bias", False)),
@@ -114,9 +115,8 @@ def read_model_config(path: str | Path) -> ModelSpec:
         raise InputFileError(where, "must hold one JSON object")
     if isinstance(document.get("config"), dict) and isinstance(document.get("name"), str):
         notes = [note for note in document.get("notes", ()) if isinstance(note, str)]
-        return model_from_config(
-            document["config"], name=document["name"], source=str(document.get("source", where)), where=str(where), notes=notes
-        )
+        given, source = document["config"], str(document.get("source", where))
+        return model_from_config(given, name=document["name"], source=source, where=str(where), notes=notes)
     name = document.get("_name_or_path") or (where.parent.name if where.name == "config.json" else where.stem)
     return model_from_config(document, name=str(name) or where.stem, source=str(where), where=str(where))
 
@@ -244,7 +244,7 @@ def _mixers(facts: Facts, family: Family, model_type: str, hidden: int, count: i
 
 
 def _mixer_kinds(facts: Facts, model_type: str, count: int) -> list[str]:
-    """"full", "window" or "linear" for each layer."""
+    """ "full", "window" or "linear" for each layer."""
     stated = facts.words("layer_types", count, _ATTENTION_KINDS)
     if stated is not None:
         return stated
@@ -373,7 +373,7 @@ def _moe(facts: Facts, family: Family, model_type: str, hidden: int) -> MoeFfn:
         # Llama 4 puts one shared expert of the routed width into each layer and has no field for it
         shared = width * (1 if model_type == "llama4" else number or 0)
     router_bias = _bias(facts, family.router_bias)
-    if model_type == "deepseek_v3" or model_type == "kimi_k2":
+    if model_type in ("deepseek_v3", "kimi_k2"):
         router_bias = (facts.text("topk_method") or "noaux_tc") == "noaux_tc"
     return MoeFfn(
         hidden=hidden,
