@@ -7,7 +7,7 @@ warnings and progress to standard error; `--json` prints one document on one lin
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -246,9 +246,12 @@ def capture(
 def list_models(json: Json = False) -> None:
     """The models that are known by name."""
     from .sim.catalog import load_model, model_names
+    from .workbench.catalog_tables import model_table
 
-    specs = [load_model(name) for name in model_names()]
-    _show({"models": [spec.to_dict() for spec in specs]}, [spec.summary_lines()[0] for spec in specs], json)
+    if json:
+        _print_json({"models": [load_model(name).to_dict() for name in model_names()]})
+    else:
+        _print_table(model_table())
 
 
 @model_app.command("show", epilog="Example: workbench model show olmoe-1b-7b")
@@ -264,9 +267,12 @@ def show_model(name: Name, json: Json = False) -> None:
 def list_hardware(json: Json = False) -> None:
     """The machines that are known by name."""
     from .sim.catalog import hardware_names, load_hardware
+    from .workbench.catalog_tables import hardware_table
 
-    specs = [load_hardware(name) for name in hardware_names()]
-    _show({"hardware": [spec.to_dict() for spec in specs]}, [spec.summary_lines()[0] for spec in specs], json)
+    if json:
+        _print_json({"hardware": [load_hardware(name).to_dict() for name in hardware_names()]})
+    else:
+        _print_table(hardware_table())
 
 
 @hardware_app.command("show", epilog="Example: workbench hardware show h200-sxm")
@@ -329,7 +335,7 @@ def _finish_replay(
     if json:
         _print_json(result.to_dict())
         return
-    _print_table(result.table)
+    _print_table(result.table.to_dict("records"))
     for line in ("", result.sentence(), *result.reporting_lines(), *written):
         print(line)
 
@@ -366,18 +372,18 @@ def _print_json(document: dict[str, Any]) -> None:
     print(dumps(document, ensure_ascii=False, allow_nan=False))
 
 
-def _print_table(table: Any) -> None:
-    """A pandas table of text, numbers to the right; never narrower than its content, so that nothing is cut."""
+def _print_table(rows: Sequence[Mapping[Any, str]]) -> None:
+    """Rows of text, numbers to the right; never narrower than its content, so that nothing is cut."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for index, name in enumerate(table.columns):
+    for index, name in enumerate(rows[0]):
         drawn.add_column(Text(str(name)), justify="left" if index < 2 else "right", no_wrap=True)
-    for row in table.itertuples(index=False):
-        drawn.add_row(*(Text(str(cell)) for cell in row))
+    for row in rows:
+        drawn.add_row(*(Text(cell) for cell in row.values()))
     console = Console(highlight=False)
     needed = console.measure(drawn, options=console.options.update(width=1_000)).maximum
     console.width = max(console.width, needed)

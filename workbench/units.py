@@ -101,6 +101,11 @@ def format_rate(value: float | None) -> str:
     return text if text == UNKNOWN else f"{text}/s"
 
 
+def format_parameters(value: float | None) -> str:
+    """Counts of weights as people say them: 46.7 B (10⁹), 10.4 M (10⁶)."""
+    return _scaled(value, 1000, ("", "k", "M", "B", "T")).rstrip()
+
+
 def format_seconds(value: float | None) -> str:
     """Seconds with the prefix that leaves one to three digits before the point: 12.3 ms."""
     if value is None or math.isnan(value):

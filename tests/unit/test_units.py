@@ -114,6 +114,8 @@ def test_gb_is_decimal_and_gib_is_binary(value: float | None, decimal: str, bina
 
 def test_rates_shares_and_counts_have_units_and_unknown_is_a_dash() -> None:
     assert units.format_rate(3.35e12) == "3.35 TB/s"
+    assert units.format_parameters(46_702_792_704) == "46.7 B"
+    assert units.format_parameters(12) == "12"
     assert units.format_percent(0.12345) == "12.3 %"
     assert units.format_percent(0.12345, 2) == "12.35 %"
     assert units.format_count(1234567) == "1,234,567"
