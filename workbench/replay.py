@@ -24,7 +24,7 @@ from ..sim.engines.run import ENGINES, Engine, RunResult, Setup
 from ..sim.engines.survey import NextUses, Survey, next_uses, survey
 from ..sim.passes import Passes, build_passes
 from ..sim.request_times import output_tokens, request_times
-from ..traces import ExpertTrace, read_trace
+from ..traces.expert_trace import ExpertTrace
 from .cases import CacheSize, Case, all_cases, cache_sizes
 from .machine import Machine, prepare_machine
 from .reporting import reporting_block
@@ -336,6 +336,8 @@ def _loaded(trace: ExpertTrace | str | Path, format: str | None) -> tuple[Expert
         trace.check_ids()
         return trace, None
     path = Path(trace)
+    from ..traces import read_trace
+
     loaded = read_trace(path, format=format)
     return loaded, path
 

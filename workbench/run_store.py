@@ -26,7 +26,10 @@ def save_run(result: ReplayResult, folder: str | Path) -> Path:
     target = Path(folder)
     if target.exists() and not target.is_dir():
         raise RunError(f"cannot write {target}: it is a file, expected a directory")
-    (target / "run.json").unlink(missing_ok=True)
+    try:
+        (target / "run.json").unlink(missing_ok=True)
+    except OSError as error:
+        raise RunError(f"cannot write {target}: {error.strerror or error}") from error
     _write_table(result.rows, target / "rows.parquet")
     _write_table(result.layers, target / "layers.parquet")
     _write_json(result.reporting, target / "reporting.json")

@@ -1,4 +1,4 @@
-"""A doubly linked list per pool, in two rows of `links`. The sentinel's next is the oldest entry."""
+"""A doubly linked list per pool, in the two rows of `CacheState.chain`. The sentinel's next is the oldest entry."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ NEXT, PREVIOUS = 0, 1
 
 
 @inlined
-def append(links: Any, x: int, sentinel: int) -> None:
+def append(chain: Any, x: int, sentinel: int) -> None:
     """Put x at the young end."""
-    last = links[PREVIOUS, sentinel]
-    links[NEXT, last] = x
-    links[PREVIOUS, x] = last
-    links[NEXT, x] = sentinel
-    links[PREVIOUS, sentinel] = x
+    last = chain[PREVIOUS, sentinel]
+    chain[NEXT, last] = x
+    chain[PREVIOUS, x] = last
+    chain[NEXT, x] = sentinel
+    chain[PREVIOUS, sentinel] = x
 
 
 @inlined
-def unlink(links: Any, x: int) -> None:
-    before, after = links[PREVIOUS, x], links[NEXT, x]
-    links[NEXT, before] = after
-    links[PREVIOUS, after] = before
+def unlink(chain: Any, x: int) -> None:
+    before, after = chain[PREVIOUS, x], chain[NEXT, x]
+    chain[NEXT, before] = after
+    chain[PREVIOUS, after] = before
 
 
 @inlined
-def oldest_unpinned(links: Any, pin: Any, sentinel: int) -> int:
+def oldest_unpinned(chain: Any, pin: Any, sentinel: int) -> int:
     """First entry from the old end that may go, −1 when all are pinned."""
-    x = links[NEXT, sentinel]
+    x = chain[NEXT, sentinel]
     while x != sentinel and pin[x]:
-        x = links[NEXT, x]
+        x = chain[NEXT, x]
     return -1 if x == sentinel else x

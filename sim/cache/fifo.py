@@ -10,14 +10,14 @@ from .chain import append, oldest_unpinned, unlink
 
 @inlined
 def insert(s: Any, x: int, pool: int) -> None:
-    append(s.links, x, s.slot_of.shape[0] + pool)
+    append(s.chain, x, s.slot_of.shape[0] + pool)
 
 
 @inlined
 def evict(s: Any, x: int) -> None:
-    unlink(s.links, x)
+    unlink(s.chain, x)
 
 
 @inlined
 def victim(s: Any, pool: int) -> int:
-    return oldest_unpinned(s.links, s.pin, s.slot_of.shape[0] + pool)
+    return oldest_unpinned(s.chain, s.pin, s.slot_of.shape[0] + pool)

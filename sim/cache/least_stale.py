@@ -51,14 +51,14 @@ def _forget(s: Any, x: int, pool: int) -> None:
         s.layer_count[layer, _STALE] -= 1
         if layer <= s.clock[LAYER]:
             s.pool_scalar[pool, _STALE_LEFT] -= 1
-    unlink(s.links, x)
+    unlink(s.chain, x)
 
 
 @compiled
 def _become_current(s: Any, x: int, pool: int) -> None:
     s.last_use[x] = s.clock[PASS]
     s.layer_count[s.layer_of[x], _CURRENT] += 1
-    append(s.links, x, s.slot_of.shape[0] + pool)
+    append(s.chain, x, s.slot_of.shape[0] + pool)
 
 
 @compiled
@@ -93,7 +93,7 @@ def victim(s: Any, pool: int) -> int:
         return _victim_by_distance(s, sentinel)
     goal = 0 if s.pool_scalar[pool, _STALE_LEFT] > 0 else 1
     best, best_class = -1, 4
-    x = s.links[NEXT, sentinel]
+    x = s.chain[NEXT, sentinel]
     while x != sentinel:
         if not s.pin[x]:
             kind = _class_of(s, x)
@@ -103,14 +103,14 @@ def victim(s: Any, pool: int) -> int:
                     return best
             if kind >= 2 and best_class <= 2:
                 return best  # from here on all are current: nothing better follows
-        x = s.links[NEXT, x]
+        x = s.chain[NEXT, x]
     return best
 
 
 @compiled
 def _victim_by_distance(s: Any, sentinel: int) -> int:
     best, best_class, best_distance = -1, 4, -1
-    x = s.links[NEXT, sentinel]
+    x = s.chain[NEXT, sentinel]
     while x != sentinel:
         if not s.pin[x]:
             kind, distance = _class_of(s, x), s.layer_of[x]  # left and right alike: the higher layer goes first
@@ -118,5 +118,5 @@ def _victim_by_distance(s: Any, sentinel: int) -> int:
                 distance += s.layer_count.shape[0]  # fetched for the next pass: a whole round farther ahead
             if kind < best_class or (kind == best_class and distance > best_distance):
                 best, best_class, best_distance = x, kind, distance
-        x = s.links[NEXT, x]
+        x = s.chain[NEXT, x]
     return best

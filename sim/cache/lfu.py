@@ -13,7 +13,6 @@ from ..compiled import inlined
 
 # Rows of `links`: an entry's neighbours and bucket; a bucket's count, ends and neighbours; the free buckets
 _NEXT, _PREVIOUS, _BUCKET, _COUNT, _OLDEST, _YOUNGEST, _HIGHER, _LOWER, _FREE = range(9)
-LINK_ROWS = 9
 _LOWEST = 0  # pool scalar: the bucket of the smallest count, −1 when the pool is empty
 _FREE_TOP, _MADE = 1, 2  # scalars of pool 0: free buckets stacked, buckets ever made
 

@@ -11,6 +11,6 @@ from .chain import PREVIOUS, append, unlink
 @inlined
 def hit(s: Any, x: int, pool: int) -> None:
     sentinel = s.slot_of.shape[0] + pool
-    if s.links[PREVIOUS, sentinel] != x:  # the youngest stays where it is
-        unlink(s.links, x)
-        append(s.links, x, sentinel)
+    if s.chain[PREVIOUS, sentinel] != x:  # the youngest stays where it is
+        unlink(s.chain, x)
+        append(s.chain, x, sentinel)

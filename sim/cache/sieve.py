@@ -22,14 +22,14 @@ def hit(s: Any, x: int) -> None:
 @inlined
 def insert(s: Any, x: int, pool: int) -> None:
     s.bit[x] = 0
-    append(s.links, x, s.slot_of.shape[0] + pool)
+    append(s.chain, x, s.slot_of.shape[0] + pool)
 
 
 @inlined
 def evict(s: Any, x: int, pool: int) -> None:
     if s.pool_scalar[pool, _HAND] == x:
-        s.pool_scalar[pool, _HAND] = s.links[NEXT, x]
-    unlink(s.links, x)
+        s.pool_scalar[pool, _HAND] = s.chain[NEXT, x]
+    unlink(s.chain, x)
 
 
 @inlined
@@ -39,7 +39,7 @@ def victim(s: Any, pool: int) -> int:
     wraps = 0
     while wraps < 3:  # a full round may start in the middle of the queue
         if x < 0 or x == sentinel:
-            x = s.links[NEXT, sentinel]
+            x = s.chain[NEXT, sentinel]
             wraps += 1
             if x == sentinel:
                 return -1
@@ -48,5 +48,5 @@ def victim(s: Any, pool: int) -> int:
                 s.pool_scalar[pool, _HAND] = x
                 return x
             s.bit[x] = 0
-        x = s.links[NEXT, x]
+        x = s.chain[NEXT, x]
     return -1

@@ -18,6 +18,7 @@ NEVER = np.int32(2**31 - 1)  # "no next use": later than any event
 EVENT, PASS, LAYER = 0, 1, 2
 # Columns of CacheState.pool_scalar that the core owns; a policy may use the others
 POLICY_SCALARS = 8
+LINK_ROWS = 9
 KEY_BLOCK = 64  # slots whose largest key is kept beside them
 
 
@@ -42,7 +43,9 @@ class CacheState(NamedTuple):
     clock: NDArray[np.int64]  # [3] event, pass, layer index
     next_use: NDArray[np.int32]  # [n] event of the next use; all NEVER without future knowledge
     # what policies keep
-    links: NDArray[np.int32]  # [R, n + P] linked lists; column n + p is the sentinel of pool p
+    chain: NDArray[np.uint32]  # [2, n + P] a linked list a pool; column n + p is the sentinel of pool p. Unsigned,
+    # so that a number read from it is an index at once: numba tests signed ones for being negative
+    links: NDArray[np.int32]  # [R, n] other lists that a policy keeps
     last_use: NDArray[np.int64]  # [n]
     count: NDArray[np.int64]  # [n]
     bit: NDArray[np.uint8]  # [n]
@@ -60,7 +63,6 @@ def new_state(
     num_experts: int,
     capacity_per_pool: NDArray[np.int64],
     size_per_layer: NDArray[np.int64],
-    link_rows: int = 10,
     parameters: tuple[int, ...] = (),
     rng: np.random.Generator | None = None,
 ) -> CacheState:
@@ -80,10 +82,8 @@ def new_state(
     for pool in range(pools):
         low, high = slot_start[pool], slot_start[pool + 1]
         free_slots[low:high] = np.arange(high - 1, low - 1, -1)  # popped from the end: slots fill in order
-    links = np.full((link_rows, n + pools), -1, np.int32)
-    sentinel = np.arange(n, n + pools)
-    links[0, sentinel] = sentinel
-    links[1, sentinel] = sentinel
+    chain = np.zeros((2, n + pools), np.uint32)
+    chain[:, n:] = np.arange(n, n + pools)
     parameter = np.zeros(4, np.int64)
     parameter[: len(parameters)] = parameters
     seed = (rng or np.random.default_rng(0)).integers(1, 2**63, dtype=np.uint64)
@@ -105,7 +105,8 @@ def new_state(
         unused_prefetch=np.zeros(n, np.uint8),
         clock=np.full(3, -1, np.int64),
         next_use=np.full(n, NEVER, np.int32),
-        links=links,
+        chain=chain,
+        links=np.full((LINK_ROWS, n), -1, np.int32),
         last_use=np.full(n, -1, np.int64),
         count=np.zeros(n, np.int64),
         bit=np.zeros(n, np.uint8),

@@ -20,7 +20,7 @@ from ...errors import InputFileError
 from ..expert_trace import ExpertTrace
 from .jsonl import meta_facts
 from .options import ReadOptions
-from .records import REQUIRED, RecordRows, find_names
+from .records import REQUIRED, RecordRows, find_names, shown
 from .rows import Facts, assemble
 from .source import Source
 from .text import BOM, json_of, line_blocks
@@ -92,8 +92,6 @@ def _comments(source: Source) -> tuple[Facts, int, Iterator[str]]:
         text = line[1:].strip()
         if text.startswith("{"):
             meta = json_of(source, number, text.encode())
-            if not isinstance(meta, dict):  # pragma: no cover - text begins with a brace
-                raise InputFileError(source.path, "expected a JSON object", f"line {number}")
             facts = meta_facts(source, meta, f"line {number}")
     else:
         return facts, number, iter(())
@@ -141,7 +139,7 @@ def _record(
         except (ValueError, RecursionError):
             expected = "a list of numbers" if convert[name] is _LIST else "a whole number"
             raise InputFileError(
-                source.path, f"expected {expected}, found {cell!r}", f"line {line}, column {name!r}"
+                source.path, f"expected {expected}, found {shown(cell)}", f"line {line}, column {name!r}"
             ) from None
     return record
 
@@ -153,7 +151,8 @@ def _int(text: str) -> int:
 
 
 def _name(text: str) -> int | str:
-    return int(text) if WHOLE.fullmatch(text) else text
+    """A number only where it is written as one: `007` and `7` may be two requests."""
+    return int(text) if re.fullmatch("0|-?[1-9][0-9]{0,15}", text, re.ASCII) else text
 
 
 def _list(text: str) -> list[Any]:

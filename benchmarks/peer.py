@@ -1,0 +1,47 @@
+"""The peer, libCacheSim, on a plain sequence of ids: its own binary trace format, its own C loop."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+
+import libcachesim
+import numpy as np
+from numpy.typing import NDArray
+
+CLASSES = {"fifo": "FIFO", "lru": "LRU", "lfu": "LFU", "clock": "Clock", "belady-mandatory": "Belady"}
+_RECORD = np.dtype([("time", "<u4"), ("id", "<u8"), ("size", "<u4"), ("next", "<i8")])
+_HASH_POWERS = (12, 16, 20)  # the peer's hash table: it is given whichever it runs fastest with
+
+
+def write_trace(ids: NDArray[np.integer], next_uses: NDArray[np.int32], folder: Path) -> Path:
+    """The oracleGeneral format, which carries next accesses (−1: none), so that the peer's Belady is valid."""
+    records = np.zeros(len(ids), _RECORD)
+    records["time"] = np.arange(len(ids)) // 1000
+    records["id"] = ids.astype(np.uint64) + 1
+    records["size"] = 1
+    records["next"] = np.where(next_uses == np.iinfo(np.int32).max, -1, next_uses)
+    path = folder / "trace.oracleGeneral.bin"
+    records.tofile(path)
+    return path
+
+
+def run(name: str, trace: Path, capacity: int, repeats: int) -> tuple[int, float]:
+    """Misses, and the best seconds over repeats and hash table sizes."""
+    best, misses = float("inf"), -1
+    for power in _HASH_POWERS:
+        for _ in range(repeats):
+            reader = libcachesim.TraceReader(str(trace), libcachesim.TraceType.ORACLE_GENERAL_TRACE)
+            cache = getattr(libcachesim, CLASSES[name])(capacity, hashpower=power)
+            total = reader.get_num_of_req()
+            started = time.perf_counter()
+            ratio, _ = cache.process_trace(reader)
+            seconds = time.perf_counter() - started
+            misses = round(ratio * total)
+            best = min(best, seconds)
+    return misses, best
+
+
+def scratch() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="replay-speed-")
