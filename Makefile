@@ -36,7 +36,7 @@ $(VENV)/.dev: $(BIN)/python $(SETUP)
 demo: $(VENV)/.core  ## replay a real trace on a simulated machine and write its report (no torch needed)
 	@$(BIN)/workbench replay traces/data/small-olmoe-stdlib.safetensors \
 	  --model small-olmoe-stdlib --hardware rtx-4090 \
-	  --policy lru,lfu,least-stale --prefetch none,gate --capacity 10%,25%,50% \
+	  --policy lru,lfu,least-stale --prefetch none,gate --capacity 15%,25%,50% \
 	  --out runs/demo --report runs/demo/report.html
 
 test: $(VENV)/.test browser  ## every test (the report in headless Chromium too)

@@ -64,7 +64,7 @@ def common(
 ) -> None: ...
 
 
-@app.command(epilog="Example: workbench replay traces/data/small-olmoe-stdlib.safetensors --capacity 10%,25%")
+@app.command(epilog="Example: workbench replay traces/data/small-olmoe-stdlib.safetensors --capacity 25%,50%")
 def replay(
     asked: typer.Context,
     trace: Annotated[Path, typer.Argument(help="A trace of any known format, or a scenario (.toml).")],
