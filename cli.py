@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -286,6 +287,9 @@ def show_hardware(name: Name, json: Json = False) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit. A user's mistake is one line on standard error, never a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a terminal without UTF-8, or a path that is no text: shown escaped
+            stream.reconfigure(errors="backslashreplace")
     try:
         app(args=None if arguments is None else list(arguments), prog_name="workbench")
     except WorkbenchError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -109,6 +111,30 @@ def test_a_fault_of_our_own_is_not_hidden(trace: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(replay_study, "replay", broken)
     with pytest.raises(RuntimeError, match="3 ≠ 4"):
         workbench("replay", trace)
+
+
+@pytest.mark.parametrize("name", ["a trace.safetensors", "Spür – 痕跡.safetensors", "-.bin", "[bold]x.bin"])
+def test_any_file_name_is_fine(name: str, tmp_path: Path) -> None:
+    path = small_trace_file(tmp_path, name)
+    assert workbench("trace", "info", path).code == 0
+    code, out, _ = workbench("trace", "convert", path, tmp_path / f"to {name}")
+    assert code == 0
+    assert name in out
+
+
+def test_a_terminal_without_utf_8_gets_escapes_instead_of_a_traceback(trace: Path) -> None:
+    answer = workbench_process("replay", trace, "--capacity", "25%", environment={"PYTHONIOENCODING": "ascii"})
+    assert answer.code == 0
+    assert "\\u2013" in answer.out  # the dash that stands for "none"
+
+
+def test_a_reader_that_stops_reading_gets_no_traceback(trace: Path) -> None:
+    script = Path(sys.executable).parent / "workbench"
+    done = subprocess.run(
+        ["bash", "-c", f"'{script}' model list | true"], capture_output=True, text=True, check=False
+    )
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr
 
 
 def test_the_installed_command_exits_with_the_same_codes(trace: Path, tmp_path: Path) -> None:

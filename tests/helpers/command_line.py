@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -34,11 +35,18 @@ def workbench(*arguments: object) -> Answer:
     return Answer(code, out.getvalue(), err.getvalue())
 
 
-def workbench_process(*arguments: object, cwd: Path | None = None) -> Answer:
+def workbench_process(
+    *arguments: object, cwd: Path | None = None, environment: dict[str, str] | None = None
+) -> Answer:
     """`workbench ARGUMENTS` as a process of its own, through the installed script."""
     script = Path(sys.executable).parent / "workbench"
     done = subprocess.run(
-        [script, *(str(argument) for argument in arguments)], capture_output=True, text=True, cwd=cwd, check=False
+        [script, *(str(argument) for argument in arguments)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, **(environment or {})},
+        check=False,
     )
     return Answer(done.returncode, done.stdout, done.stderr)
 
