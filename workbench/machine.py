@@ -93,17 +93,5 @@ def _check_fits(spec: ModelSpec, trace: ExpertTrace) -> list[str]:
                 f"model {spec.name} has {of_model} {what} and the trace of {trace.model!r} has {of_trace}: "
                 f"choose the model that the trace was recorded from"
             )
-    unknown = [layer for layer in trace.layer_ids_L.tolist() if layer not in set(spec.moe_layer_ids)]
-    if unknown:
-        raise UsageError(
-            f"the trace holds experts of layer {unknown[0]}, which is no MoE layer of {spec.name} "
-            f"(its MoE layers: {_ranges(spec.moe_layer_ids)})"
-        )
-    missing = len(spec.moe_layer_ids) - trace.num_layers
-    if missing:
-        return [f"the trace holds {trace.num_layers} of the {len(spec.moe_layer_ids)} MoE layers of {spec.name}"]
+    spec.match_layers(trace.layer_ids_L.tolist())
     return []
-
-
-def _ranges(layers: tuple[int, ...]) -> str:
-    return f"{layers[0]} to {layers[-1]}" if len(layers) == layers[-1] - layers[0] + 1 else ", ".join(map(str, layers))
