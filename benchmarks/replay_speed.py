@@ -40,7 +40,9 @@ TIES = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--accesses", type=int, default=5_000_000)
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
@@ -51,7 +53,9 @@ def main() -> None:
     figures["misses_equal"] = equal
     print("\nour rates in the slots contract (16 layers × 64 experts, top-8, one pool of 25 %):")
     slots_rates(figures)
-    print("\ncompilation, in a new process each (start of Python and imports included, 1,000 accesses replayed):")
+    print(
+        "\ncompilation, in a new process each (start of Python and imports included, 1,000 accesses replayed):"
+    )
     compilation(figures)
     print(json.dumps({"name": "replay_speed", "figures": figures}))
 
@@ -61,7 +65,9 @@ def compare(num_ids: int, accesses: int, repeats: int, figures: dict[str, float 
     ids = np.random.default_rng(0).choice(num_ids, accesses, p=weight / weight.sum()).astype(np.int32)
     future = next_accesses(ids, num_ids)
     equal = True
-    print(f"\n{num_ids} ids, {accesses:,} accesses\npolicy            capacity     M acc/s  peer M acc/s   ratio   misses − peer's")
+    print(
+        f"\n{num_ids} ids, {accesses:,} accesses\npolicy            capacity     M acc/s  peer M acc/s   ratio   misses − peer's"
+    )
     with peer.scratch() as folder:
         trace = peer.write_trace(ids, future, Path(folder))
         for name in POLICIES:
@@ -79,7 +85,10 @@ def compare(num_ids: int, accesses: int, repeats: int, figures: dict[str, float 
                 )
             figure = f"{SHORT.get(name, name)}_{num_ids}_x"
             figures[figure] = round(math.exp(np.mean(np.log(ratios))), 2)
-            print(f"{'':18}geometric mean {figures[figure]:>33}" + (f"   tie rule: {TIES[name]}" if name in TIES else ""))
+            print(
+                f"{'':18}geometric mean {figures[figure]:>33}"
+                + (f"   tie rule: {TIES[name]}" if name in TIES else "")
+            )
     return equal
 
 
@@ -87,7 +96,9 @@ def best_of(
     name: str, ids: np.ndarray, num_ids: int, capacity: int, future: np.ndarray, repeats: int
 ) -> tuple[int, float]:
     chosen = policy(name)
-    count_misses(ids[:100], num_ids, capacity, chosen, next_uses=future[:100])  # compiled before the clock starts
+    count_misses(
+        ids[:100], num_ids, capacity, chosen, next_uses=future[:100]
+    )  # compiled before the clock starts
     best, misses = float("inf"), -1
     for _ in range(repeats):
         started = time.perf_counter()
@@ -98,7 +109,13 @@ def best_of(
 
 def slots_rates(figures: dict[str, float | bool]) -> None:
     trace = synthesise(
-        num_tokens=4000, num_layers=16, num_experts=64, top_k=8, reuse=0.35, skew=0.5, rng=np.random.default_rng(0)
+        num_tokens=4000,
+        num_layers=16,
+        num_experts=64,
+        top_k=8,
+        reuse=0.35,
+        skew=0.5,
+        rng=np.random.default_rng(0),
     )
     source = BlockSource(trace, build_passes(trace))
     look = survey(source)

@@ -62,7 +62,7 @@ def _rate(name: str, work: float, unit: str, samples: list[float]) -> HostFigure
 def memory_read(num_bytes: int = _COPY_BYTES, repeats: int = 7) -> HostFigure:
     """Bytes per second of one thread summing an array that no cache holds."""
     array = np.ones(num_bytes // 8, np.float64)
-    return _rate("memory read, one thread", array.nbytes, "bytes/s", seconds_of(lambda: array.sum(), repeats))
+    return _rate("memory read, one thread", array.nbytes, "bytes/s", seconds_of(array.sum, repeats))
 
 
 def memory_copy(num_bytes: int = _COPY_BYTES, repeats: int = 7) -> HostFigure:

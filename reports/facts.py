@@ -91,7 +91,7 @@ def facts(mapping: Mapping[str, Any], prefix: str = "") -> tuple[Fact, ...]:
     found: list[Fact] = []
     for key, value in mapping.items():
         name = f"{prefix}{key}"
-        if isinstance(value, Mapping) and "value" in value and _QUANTITY >= set(value):
+        if isinstance(value, Mapping) and "value" in value and set(value) <= _QUANTITY:
             found.append(_quantity(_title(name), value))
         elif isinstance(value, Mapping):
             found.extend(facts(value, f"{name} · "))

@@ -137,4 +137,5 @@ class BlockSource:
             return ids
         layer = np.arange(ids.shape[1])[:, None] + 1 + np.arange(ids.shape[2])[None, :]
         layer = np.minimum(layer, ids.shape[1] - 1)  # beyond the last layer the guess is −1 and stays −1
-        return self._names[layer[None, :, :, None], ids]
+        renamed: NDArray[np.int32] = self._names[layer[None, :, :, None], ids]
+        return renamed

@@ -57,7 +57,10 @@ class CostTable:
                 raise RuntimeError(f"cost table: {name} has shape {array.shape}, expected {expected}")
             if array.size and int(array.min()) < 0:
                 raise RuntimeError(f"cost table: {name} holds a negative time")
-        if self.layer_class_L.size == 0 or not 0 <= int(self.layer_class_L.min()) <= int(self.layer_class_L.max()) < classes:
+        if (
+            self.layer_class_L.size == 0
+            or not 0 <= int(self.layer_class_L.min()) <= int(self.layer_class_L.max()) < classes
+        ):
             raise RuntimeError(f"cost table: layer_class_L must hold classes 0 to {classes - 1}")
         if (self.expert_ns_CN[:, 0] != 0).any():
             raise RuntimeError("cost table: an expert without tokens must cost nothing")

@@ -6,10 +6,10 @@ Per-tensor scales (one number a matrix) are not counted.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
-from typing import Mapping
 
 from ..errors import unknown_name
 

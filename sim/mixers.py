@@ -90,7 +90,12 @@ class LatentAttention:
         else:
             down = ((self.hidden, self.q_rank + cached), (self.q_rank, queries))
         gate: tuple[Matrix, ...] = ((self.hidden, value_columns),) if self.output_gate else ()
-        return (*down, (self.kv_rank, self.heads * (self.nope_dim + self.value_dim)), *gate, (value_columns, self.hidden))
+        return (
+            *down,
+            (self.kv_rank, self.heads * (self.nope_dim + self.value_dim)),
+            *gate,
+            (value_columns, self.hidden),
+        )
 
     @property
     def other_weights(self) -> int:
@@ -180,7 +185,11 @@ class LinearAttention:
 
     @property
     def matrices(self) -> tuple[Matrix, ...]:
-        return ((self.hidden, self.conv_channels), *self.gate_matrices, (self.value_heads * self.value_dim, self.hidden))
+        return (
+            (self.hidden, self.conv_channels),
+            *self.gate_matrices,
+            (self.value_heads * self.value_dim, self.hidden),
+        )
 
     @property
     def other_weights(self) -> int:

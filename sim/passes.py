@@ -102,10 +102,12 @@ def _sequence_of_rows(trace: ExpertTrace) -> NDArray[np.int32]:
     return np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
 
 
-def _leading(prefill: NDArray[np.bool_], starts: NDArray[np.int64], sequence: NDArray[np.int32]) -> NDArray[np.bool_]:
+def _leading(
+    prefill: NDArray[np.bool_], starts: NDArray[np.int64], sequence: NDArray[np.int32]
+) -> NDArray[np.bool_]:
     """True for rows before the first decoded row of their sequence: later prompt rows are another turn."""
     decoded_before = np.cumsum(~prefill)
-    at_start = decoded_before[starts] - (~prefill)[starts]
+    at_start: NDArray[np.int64] = decoded_before[starts] - (~prefill)[starts]
     leading: NDArray[np.bool_] = decoded_before == at_start[sequence]
     return leading
 
@@ -115,7 +117,9 @@ def _recorded_steps(trace: ExpertTrace, sequence: NDArray[np.int32]) -> NDArray[
     back = np.flatnonzero((np.diff(step) < 0) & (np.diff(sequence) == 0))
     if len(back):
         row = int(back[0]) + 1
-        raise UsageError(f"row {row}: step_id {step[row]} is before step_id {step[row - 1]} of the same sequence's row {row - 1}")
+        raise UsageError(
+            f"row {row}: step_id {step[row]} is before step_id {step[row - 1]} of the same sequence's row {row - 1}"
+        )
     return step.astype(np.int64)
 
 

@@ -57,7 +57,9 @@ def cache_sizes(
     for capacity in parse_capacities(labels):
         experts = _experts(capacity, everything, expert_bytes, auto_experts)
         if experts > everything:
-            warnings.append(f"capacity {capacity.label} is {experts} experts, more than all {everything}: all are kept")
+            warnings.append(
+                f"capacity {capacity.label} is {experts} experts, more than all {everything}: all are kept"
+            )
             experts = everything
         if contract == "access" and experts >= 1:
             if experts < top_k:
@@ -68,7 +70,9 @@ def cache_sizes(
         else:
             check_holds_one_token(experts, num_layers, top_k, scope, capacity.label)
         if experts in sizes:
-            warnings.append(f"capacity {capacity.label} is the same {experts} experts as {sizes[experts].label}: run once")
+            warnings.append(
+                f"capacity {capacity.label} is the same {experts} experts as {sizes[experts].label}: run once"
+            )
         else:
             sizes[experts] = CacheSize(capacity.label, experts)
     return tuple(sizes[experts] for experts in sorted(sizes)), tuple(warnings)
@@ -77,7 +81,9 @@ def cache_sizes(
 def _experts(capacity: Capacity, everything: int, expert_bytes: int | None, auto_experts: int | None) -> int:
     if capacity.kind == "auto":
         if auto_experts is None:
-            raise UsageError("capacity auto is what a machine has left for experts: give --model and --hardware")
+            raise UsageError(
+                "capacity auto is what a machine has left for experts: give --model and --hardware"
+            )
         return auto_experts
     assert capacity.value is not None
     if capacity.kind == "share":
@@ -85,7 +91,9 @@ def _experts(capacity: Capacity, everything: int, expert_bytes: int | None, auto
     if capacity.kind == "experts":
         return int(capacity.value)
     if expert_bytes is None:
-        raise UsageError(f"capacity {capacity.label} is in bytes, and only a model says how large an expert is: give --model")
+        raise UsageError(
+            f"capacity {capacity.label} is in bytes, and only a model says how large an expert is: give --model"
+        )
     return int(capacity.value) // expert_bytes
 
 

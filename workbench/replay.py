@@ -1,8 +1,8 @@
 """The study `replay`: a trace through every policy × prefetcher × capacity asked for, with the bounds beside them.
 
-    trace ─► passes ─► survey ─┐
-    model + hardware ─► costs ─┼─► one Engine a case ─► rows, layers ─► ReplayResult
-    cases (policy, prefetch, capacity) ─┘
+trace ─► passes ─► survey ─┐
+model + hardware ─► costs ─┼─► one Engine a case ─► rows, layers ─► ReplayResult
+cases (policy, prefetch, capacity) ─┘
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..sim.engines.survey import NextUses, Survey, next_uses, survey
 from ..sim.passes import Passes, build_passes
 from ..sim.request_times import output_tokens, request_times
 from ..traces.expert_trace import ExpertTrace
-from .cases import CacheSize, Case, all_cases, cache_sizes
+from .cases import Case, all_cases, cache_sizes
 from .machine import Machine, prepare_machine
 from .reporting import reporting_block
 from .result import ReplayResult, sentence_of
@@ -95,7 +95,9 @@ def replay(
         contract=contract, expert_bytes=machine.expert_bytes, auto_experts=machine.auto_experts,
     )  # fmt: skip
     if prefetch_budget_bytes is not None and machine.expert_bytes is None:
-        raise UsageError("a prefetch budget is in bytes, and only a model says how large an expert is: give a model")
+        raise UsageError(
+            "a prefetch budget is in bytes, and only a model says how large an expert is: give a model"
+        )
     options = {
         "policies": list(policies), "prefetch": list(prefetch), "capacities": list(capacities), "weights": weights,
         "warm": warm, "scope": scope, "contract": contract, "batch": batch, "seed": seed, "tie_seed": tie_seed,
@@ -147,7 +149,9 @@ def replay(
 class _Runs:
     """Runs cases over one trace; what they share (survey, next uses, blocks) is made once."""
 
-    def __init__(self, trace: ExpertTrace, passes: Passes, machine: Machine, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, trace: ExpertTrace, passes: Passes, machine: Machine, options: Mapping[str, Any]
+    ) -> None:
         self.trace, self.passes, self.machine, self.options = trace, passes, machine, options
         self._sources: dict[tuple[bool, bool], BlockSource] = {}
         self.look: Survey = survey(self._source("none"))
@@ -177,16 +181,22 @@ class _Runs:
         pools = split_capacity(case.size.experts, self.trace.num_layers, options["scope"])
         decision = self._decision(case, int(pools.max()))
         if case.policy.needs_future and self._future is None:
-            self._future = next_uses(self._source("none"), self.look.accesses, by_access=options["contract"] == "access")
+            self._future = next_uses(
+                self._source("none"), self.look.accesses, by_access=options["contract"] == "access"
+            )
         setup = Setup(
             policy=case.policy,
             capacity_per_pool=pools * size,
             prefetch=case.prefetch,
             contract=options["contract"],
-            size_per_layer=None if machine.expert_bytes is None else np.full(self.trace.num_layers, size, np.int64),
+            size_per_layer=None
+            if machine.expert_bytes is None
+            else np.full(self.trace.num_layers, size, np.int64),
             costs=machine.costs,
             experts_home=options["experts_home"],
-            prefetch_budget=-1 if options["prefetch_budget_bytes"] is None else options["prefetch_budget_bytes"],
+            prefetch_budget=-1
+            if options["prefetch_budget_bytes"] is None
+            else options["prefetch_budget_bytes"],
             decision_ns=decision.ns,
             decision_beside=options["decisions"] == "beside",
             warm_passes=self._warm(case),
@@ -201,7 +211,9 @@ class _Runs:
             found = DecisionCost(0, "stated", "decisions were declared free")
         else:
             found = decision_cost(case.policy, case.prefetch, slots)
-        name = case.policy.spec if case.prefetch.name == "none" else f"{case.policy.spec} + {case.prefetch.spec}"
+        name = (
+            case.policy.spec if case.prefetch.name == "none" else f"{case.policy.spec} + {case.prefetch.spec}"
+        )
         self.decisions[f"{name} at {case.size.label}"] = {
             "value": found.ns, "unit": "ns per event", "kind": found.kind, "source": found.source,
         }  # fmt: skip
@@ -217,7 +229,9 @@ class _Runs:
             filled = self.look.filled_after(pools)
             if filled is None or filled >= self.passes.count:
                 if case.policy.name != "unbounded":
-                    self.warnings.append(f"capacity {label} is never filled by this trace: counted cold in spite of --warm")
+                    self.warnings.append(
+                        f"capacity {label} is never filled by this trace: counted cold in spite of --warm"
+                    )
                 filled = 0
             self.warm_passes[label] = filled
         return self.warm_passes[label]
@@ -235,7 +249,9 @@ class _Runs:
         row: dict[str, Any] = {
             **_names(case),
             "capacity_experts": case.size.experts,
-            "capacity_bytes": None if self.machine.expert_bytes is None else case.size.experts * self.machine.expert_bytes,
+            "capacity_bytes": None
+            if self.machine.expert_bytes is None
+            else case.size.experts * self.machine.expert_bytes,
             "is_bound": case.policy.is_bound,
             "is_causal": not (case.policy.is_bound or case.policy.name == "static"),
             "logical": ledger.logical,
@@ -260,7 +276,16 @@ class _Runs:
             "waves": ledger.waves,
         }
         timed: dict[str, float | None] = dict.fromkeys(
-            ("ttft_s", "tpot_s", "makespan_s", "compute_busy_s", "link_busy_s", "storage_busy_s", "stall_s", "decision_s")
+            (
+                "ttft_s",
+                "tpot_s",
+                "makespan_s",
+                "compute_busy_s",
+                "link_busy_s",
+                "storage_busy_s",
+                "stall_s",
+                "decision_s",
+            )
         )
         if times is not None and result.pass_start_ns is not None and result.pass_end_ns is not None:
             of_requests = request_times(self.passes, result.pass_start_ns, result.pass_end_ns, warm)
@@ -270,11 +295,18 @@ class _Runs:
                 "makespan_s": times["makespan_ns"] / 1e9,
                 "compute_busy_s": times["compute_busy_ns"] / 1e9,
                 "link_busy_s": times["link_busy_ns"] / 1e9,
-                "storage_busy_s": times["storage_busy_ns"] / 1e9 if self.options["experts_home"] == "storage" else None,
+                "storage_busy_s": times["storage_busy_ns"] / 1e9
+                if self.options["experts_home"] == "storage"
+                else None,
                 "stall_s": times["stall_ns"] / 1e9,
                 "decision_s": times["host_busy_ns"] / 1e9,
             }
-        return {**row, **timed, "withdrawn_bytes": times and times["withdrawn_bytes"], "engine": result.engine}
+        return {
+            **row,
+            **timed,
+            "withdrawn_bytes": times and times["withdrawn_bytes"],
+            "engine": result.engine,
+        }
 
     def _layer_rows(self, case: Case, result: RunResult) -> list[dict[str, Any]]:
         timed = result.totals is not None
@@ -300,7 +332,10 @@ class _Runs:
 
     def timeline(self, case: Case) -> dict[str, Any]:
         """A few passes of one case as segments, drawn by the event-driven engine."""
-        return {**_names(case), "events": segments_of(self.prepare(case), self.passes, self.trace.layer_ids_L)}
+        return {
+            **_names(case),
+            "events": segments_of(self.prepare(case), self.passes, self.trace.layer_ids_L),
+        }
 
 
 def _names(case: Case) -> dict[str, str]:

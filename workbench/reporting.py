@@ -101,7 +101,9 @@ def reporting_block(
         "denominator of the miss rate": "union: distinct experts of events",
         "sharing (union ÷ logical)": look.accesses / logical,
         "static sets fitted on": _static_fit(static),
-        "first load of static sets": "counted in bytes moved, and shown apart" if static else "no static set ran",
+        "first load of static sets": "counted in bytes moved, and shown apart"
+        if static
+        else "no static set ran",
         "ties": "smaller last use, then layer, then expert id",
         "tie seed": options["tie_seed"] if options["tie_seed"] is not None else "none: the written order",
         "decision costs": dict(decisions) or "none: no times were simulated",
@@ -110,14 +112,19 @@ def reporting_block(
     }
     for size in sizes:
         of_size = [row for row in rows if row["capacity_label"] == size.label]
-        block[f"at {size.label}"] = _at_size(of_size, size, look, layers, num_experts, options, warm_passes, rows)
+        block[f"at {size.label}"] = _at_size(
+            of_size, size, look, layers, num_experts, options, warm_passes, rows
+        )
     return block
 
 
 def _static_fit(static: Sequence[str]) -> str:
     if not static:
         return "no static set ran"
-    fits = {"the first half of this trace" if "first-half" in spec else "this whole trace (not causal)" for spec in static}
+    fits = {
+        "the first half of this trace" if "first-half" in spec else "this whole trace (not causal)"
+        for spec in static
+    }
     return " and ".join(sorted(fits))
 
 
@@ -136,14 +143,20 @@ def _at_size(
     found: dict[str, Any] = {
         "capacity experts": size.experts,
         "resident share": size.experts / (layers * num_experts),
-        "quota a layer": f"{int(whole.min())} to {int(whole.max())}" if options["scope"] == "layer" else "one pool",
-        "remainder rule": f"{remainder} layers, the lowest, hold {quota + 1}" if options["scope"] == "layer" else "none needed",
+        "quota a layer": f"{int(whole.min())} to {int(whole.max())}"
+        if options["scope"] == "layer"
+        else "one pool",
+        "remainder rule": f"{remainder} layers, the lowest, hold {quota + 1}"
+        if options["scope"] == "layer"
+        else "none needed",
         **regime(look.union_PL, size.experts, options["scope"]),
         **oracle_gap(of_size),
     }
     if options["warm"]:
         left_out = warm_passes.get(size.label, 0)
-        found["warm-up"] = f"{left_out} passes left out" if left_out else "the trace never fills it: counted cold"
+        found["warm-up"] = (
+            f"{left_out} passes left out" if left_out else "the trace never fills it: counted cold"
+        )
     moved = [row for row in of_size if not row["is_bound"] and row["bytes_per_output_token"] is not None]
     if not moved:
         found["bytes moved per output token"] = UNKNOWN
@@ -167,7 +180,11 @@ def _bandwidth_needed(bytes_per_token: float, rows: Sequence[Mapping[str, Any]])
 
 
 def _named(row: Mapping[str, Any]) -> str:
-    return str(row["policy"]) if row["prefetch"] == "none" else f"{row['policy']} with prefetch {row['prefetch']}"
+    return (
+        str(row["policy"])
+        if row["prefetch"] == "none"
+        else f"{row['policy']} with prefetch {row['prefetch']}"
+    )
 
 
 def two_lines(block: Mapping[str, Any], sizes: Sequence[str]) -> list[str]:
@@ -187,5 +204,7 @@ def two_lines(block: Mapping[str, Any], sizes: Sequence[str]) -> list[str]:
                 f", gap to oracle {at['admission share of the gap']:.0%} admission "
                 f"{at['future share of the gap']:.0%} future"
             )
-        parts.append(f"{label}: r {at['r mean']:.2f} (p95 {at['r p95']:.2f}, >1 in {at['r share above 1']:.0%}){shares}")
+        parts.append(
+            f"{label}: r {at['r mean']:.2f} (p95 {at['r p95']:.2f}, >1 in {at['r share above 1']:.0%}){shares}"
+        )
     return [first, "regime " + " · ".join(parts)]

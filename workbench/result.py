@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,7 +52,11 @@ class ReplayResult:
                 "cache": _cache(row),
                 "hit rate": format_percent(row["hit_rate"]),
                 "misses": format_count(row["misses"]),
-                **{_TITLES[kind]: format_count(row[kind]) for kind in _KINDS if kind != "late" or self.has_times},
+                **{
+                    _TITLES[kind]: format_count(row[kind])
+                    for kind in _KINDS
+                    if kind != "late" or self.has_times
+                },
                 "moved": format_bytes(row["bytes_moved"])
                 if self.run["model"]
                 else f"{format_count(row['experts_moved'])} experts",
@@ -70,13 +76,15 @@ class ReplayResult:
         """The reporting block folded to two lines."""
         from .reporting import two_lines
 
-        return two_lines(self.reporting, [key.removeprefix("at ") for key in self.reporting if key.startswith("at ")])
+        return two_lines(
+            self.reporting, [key.removeprefix("at ") for key in self.reporting if key.startswith("at ")]
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The document that `--json` prints; what is undefined is absent."""
         rows = []
         for row in self.rows.to_dict("records"):
-            known = {key: value for key, value in row.items() if value is not None and value == value}
+            known = {key: value for key, value in row.items() if value is not None and not _is_nan(value)}
             known["misses_by_kind"] = {kind: known[kind] for kind in _KINDS if kind in known}
             rows.append(known)
         return {"rows": rows, "reporting": self.reporting, **self.run}
@@ -88,7 +96,11 @@ class ReplayResult:
         return save_run(self, folder)
 
 
-def _cache(row: dict[str, Any]) -> str:
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _cache(row: Mapping[Any, Any]) -> str:
     experts, label = str(row["capacity_experts"]), row["capacity_label"]
     return f"{experts} experts" if label == experts else f"{label} = {experts}"
 
@@ -103,12 +115,21 @@ def sentence_of(rows: list[dict[str, Any]], sizes: list[str], *, has_times: bool
     key = "tpot_s" if by_time else "misses"
     ordered = sorted(own, key=lambda row: (row[key], row["policy"], row["prefetch"]))
     best, worst = ordered[0], ordered[-1]
-    figure = (lambda row: f"{format_seconds(row['tpot_s'])} a token") if by_time else (lambda row: f"{row['misses']:,} misses")
+
+    def figure(row: dict[str, Any]) -> str:
+        return f"{format_seconds(row['tpot_s'])} a token" if by_time else f"{row['misses']:,} misses"
+
     text = f"At {label} ({best['capacity_experts']} experts) {_name(best)} comes first with {figure(best)}"
     text += f" and {format_percent(best['hit_rate'])} hits"
     if worst is not best:
-        text += f", against {figure(worst)} of {_name(worst)}" if worst[key] != best[key] else f", and {_name(worst)} equals it"
-    bound = next((r for r in rows if r["policy"] == "belady-mandatory" and r["capacity_label"] == label), None)
+        text += (
+            f", against {figure(worst)} of {_name(worst)}"
+            if worst[key] != best[key]
+            else f", and {_name(worst)} equals it"
+        )
+    bound = next(
+        (r for r in rows if r["policy"] == "belady-mandatory" and r["capacity_label"] == label), None
+    )
     plain = [row for row in own if row["prefetch"] == "none" and row["is_causal"]]
     if bound is not None and plain:
         least = min(plain, key=lambda row: (row["misses"], row["policy"]))

@@ -47,7 +47,9 @@ def load_run(folder: str | Path) -> ReplayResult:
 
     source = Path(folder)
     if not source.is_dir():
-        raise InputFileError(source, "no such directory" if not source.exists() else "is a file, expected a run directory")
+        raise InputFileError(
+            source, "no such directory" if not source.exists() else "is a file, expected a run directory"
+        )
     if not (source / "run.json").exists():
         raise InputFileError(source, "holds no run.json: not a run directory, or its run did not finish")
     run = _read_json(source / "run.json")

@@ -26,8 +26,7 @@ def insert(s: Any, x: int) -> None:
 def victim(s: Any, pool: int) -> int:
     low, high = s.slot_start[pool], s.slot_start[pool + 1]
     hand = s.pool_scalar[pool, _HAND]
-    if hand < low:
-        hand = low
+    hand = max(hand, low)
     for _ in range(2 * (high - low)):  # twice round: once to clear marks, once to find one cleared
         if hand == high:
             hand = low

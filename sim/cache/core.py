@@ -54,7 +54,9 @@ def new_plan(num_experts: int, max_fetch: int, slots: int) -> Plan:
 
 
 @compiled
-def collect(experts: Any, low: int, high: int, layer: int, num_experts: int, sort: bool, seen: Any, plan: Plan) -> int:
+def collect(
+    experts: Any, low: int, high: int, layer: int, num_experts: int, sort: bool, seen: Any, plan: Plan
+) -> int:
     """Fill `plan.member` and `plan.tokens` with the union of rows low … high−1 of a layer; return the logical count.
 
     `seen` is [N] zeros, and is again when this returns.
@@ -278,7 +280,9 @@ def access_one(code: int, s: Any, plan: Plan, i: int, counts: Any, layer_counts:
 
 
 @compiled
-def _prefetch(code: int, s: Any, plan: Plan, wanted: Any, first_next_pass: int, many: int, budget: int, counts: Any) -> None:
+def _prefetch(
+    code: int, s: Any, plan: Plan, wanted: Any, first_next_pass: int, many: int, budget: int, counts: Any
+) -> None:
     """Reserve slots for what a prefetcher wants, in its order, within a byte budget (−1: no limit).
 
     Members of the event, and what this same decision fetched, are pinned. From index `first_next_pass` on the

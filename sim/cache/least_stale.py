@@ -22,7 +22,7 @@ from .state import LAYER, PASS
 SIDES, DISTANCE = 0, 1  # parameters
 _STALE_LEFT, _SEEN_PASS, _SEEN_LAYER = 0, 1, 2  # pool scalars; the last two in pool 0
 _STALE, _CURRENT = 0, 1  # columns of layer_count
-# last_use[x]: the pass in which x became current; count[x]: the pass in which it was fetched for the next one
+# last_use[x]: the pass in which x became current; use_count[x]: the pass in which it was fetched for the next one
 
 
 @compiled
@@ -65,13 +65,13 @@ def _become_current(s: Any, x: int, pool: int) -> None:
 def hit(s: Any, x: int, pool: int) -> None:
     _forget(s, x, pool)
     _become_current(s, x, pool)
-    s.count[x] = -1
+    s.use_count[x] = -1
 
 
 @compiled
 def insert(s: Any, x: int, pool: int, for_next_pass: bool) -> None:
     _become_current(s, x, pool)
-    s.count[x] = s.clock[PASS] if for_next_pass else -1
+    s.use_count[x] = s.clock[PASS] if for_next_pass else -1
 
 
 @compiled
@@ -82,7 +82,7 @@ def evict(s: Any, x: int, pool: int) -> None:
 @compiled
 def _class_of(s: Any, x: int) -> int:
     """0 stale-left, 1 stale-right, 2 current-left, 3 current-right; without sides 0 stale, 2 current."""
-    right = s.parameter[SIDES] != 0 and (s.layer_of[x] > s.clock[LAYER] or s.count[x] == s.clock[PASS])
+    right = s.parameter[SIDES] != 0 and (s.layer_of[x] > s.clock[LAYER] or s.use_count[x] == s.clock[PASS])
     return (2 if s.last_use[x] == s.clock[PASS] else 0) + (1 if right else 0)
 
 
@@ -114,7 +114,7 @@ def _victim_by_distance(s: Any, sentinel: int) -> int:
     while x != sentinel:
         if not s.pin[x]:
             kind, distance = _class_of(s, x), s.layer_of[x]  # left and right alike: the higher layer goes first
-            if s.count[x] == s.clock[PASS]:
+            if s.use_count[x] == s.clock[PASS]:
                 distance += s.layer_count.shape[0]  # fetched for the next pass: a whole round farther ahead
             if kind < best_class or (kind == best_class and distance > best_distance):
                 best, best_class, best_distance = x, kind, distance

@@ -14,13 +14,13 @@ from .state import EVENT
 
 @inlined
 def hit(s: Any, x: int) -> None:
-    s.count[x] += 1
+    s.use_count[x] += 1
     s.last_use[x] = s.clock[EVENT]
 
 
 @inlined
 def insert(s: Any, x: int) -> None:
-    s.count[x] = 1
+    s.use_count[x] = 1
     s.last_use[x] = s.clock[EVENT]
 
 
@@ -32,7 +32,7 @@ def victim(s: Any, pool: int) -> int:
         x = s.occupant[slot]
         if x < 0 or s.pin[x]:
             continue
-        count, age = s.count[x], now - s.last_use[x] + 1
+        count, age = s.use_count[x], now - s.last_use[x] + 1
         ours, theirs = count * best_age, best_count * age
         if best < 0 or ours < theirs or (ours == theirs and (age > best_age or (age == best_age and x < best))):
             best, best_count, best_age = x, count, age

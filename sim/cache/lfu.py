@@ -24,8 +24,7 @@ def _new_bucket(s: Any, count: int, lower: int, higher: int, pool: int) -> int:
         shared[_FREE_TOP] -= 1
         bucket = links[_FREE, shared[_FREE_TOP]]
     else:
-        if shared[_MADE] < 0:
-            shared[_MADE] = 0
+        shared[_MADE] = max(shared[_MADE], 0)
         bucket = shared[_MADE]
         shared[_MADE] += 1
     links[_COUNT, bucket] = count
@@ -77,8 +76,7 @@ def _remove(s: Any, x: int, pool: int) -> None:
         if higher >= 0:
             links[_LOWER, higher] = lower
         shared = s.pool_scalar[0]
-        if shared[_FREE_TOP] < 0:
-            shared[_FREE_TOP] = 0
+        shared[_FREE_TOP] = max(shared[_FREE_TOP], 0)
         links[_FREE, shared[_FREE_TOP]] = bucket
         shared[_FREE_TOP] += 1
 

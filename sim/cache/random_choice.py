@@ -12,7 +12,7 @@ _TRIES = 64
 
 
 @inlined
-def _draw(state: Any) -> int:
+def _draw(state: Any) -> Any:
     x = state[0]
     x ^= x >> np.uint64(12)
     x ^= x << np.uint64(25)

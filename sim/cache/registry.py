@@ -5,9 +5,9 @@ A policy is chosen by a spec such as `lru`, `least-stale:order=distance` or `sta
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Mapping
 
 from ...errors import UsageError, unknown_name
 from . import least_stale, switch

@@ -47,7 +47,7 @@ class CacheState(NamedTuple):
     # so that a number read from it is an index at once: numba tests signed ones for being negative
     links: NDArray[np.int32]  # [R, n] other lists that a policy keeps
     last_use: NDArray[np.int64]  # [n]
-    count: NDArray[np.int64]  # [n]
+    use_count: NDArray[np.int64]  # [n]
     bit: NDArray[np.uint8]  # [n]
     slot_key: NDArray[np.int32]  # [C]
     block_key: NDArray[np.int32]  # [⌈C ÷ KEY_BLOCK⌉] largest slot_key of each block
@@ -108,7 +108,7 @@ def new_state(
         chain=chain,
         links=np.full((LINK_ROWS, n), -1, np.int32),
         last_use=np.full(n, -1, np.int64),
-        count=np.zeros(n, np.int64),
+        use_count=np.zeros(n, np.int64),
         bit=np.zeros(n, np.uint8),
         slot_key=np.full(slots, -1, np.int32),
         block_key=np.full(-(-slots // KEY_BLOCK), -1, np.int32),

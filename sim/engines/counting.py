@@ -29,12 +29,31 @@ class Rules(NamedTuple):
 
 
 @compiled
-def decide_event(rules: Any, s: Any, plan: Any, wanted: Any, block: Any, index: int, layer: int, next_uses: Any, used: int, counts: Any, layer_counts: Any) -> int:
+def decide_event(
+    rules: Any,
+    s: Any,
+    plan: Any,
+    wanted: Any,
+    block: Any,
+    index: int,
+    layer: int,
+    next_uses: Any,
+    used: int,
+    counts: Any,
+    layer_counts: Any,
+) -> int:
     """Collect one event, ask the prefetcher and step the cache core; return how many of `next_uses` are now used."""
     layers, num_experts = block.experts.shape[1], rules.seen.shape[0]
     pass_number = block.first_pass + index
     counts[LOGICAL] += collect(
-        block.experts, block.start[index], block.start[index + 1], layer, num_experts, rules.sort, rules.seen, plan
+        block.experts,
+        block.start[index],
+        block.start[index + 1],
+        layer,
+        num_experts,
+        rules.sort,
+        rules.seen,
+        plan,
     )
     if rules.prefetch != NONE:
         propose(rules.prefetch, rules.whole, rules.real, block, index, layer, num_experts, wanted)
@@ -48,18 +67,30 @@ def decide_event(rules: Any, s: Any, plan: Any, wanted: Any, block: Any, index: 
 
 
 @compiled
-def count_block(rules: Any, s: Any, plan: Any, wanted: Any, block: Any, next_uses: Any, counts: Any, layer_counts: Any) -> int:
+def count_block(
+    rules: Any, s: Any, plan: Any, wanted: Any, block: Any, next_uses: Any, counts: Any, layer_counts: Any
+) -> int:
     """Run the block; return how many of `next_uses` were used."""
     used = 0
     for index in range(block.begin, block.passes):
         for layer in range(block.experts.shape[1]):
-            used = decide_event(rules, s, plan, wanted, block, index, layer, next_uses, used, counts, layer_counts)
+            used = decide_event(
+                rules, s, plan, wanted, block, index, layer, next_uses, used, counts, layer_counts
+            )
     return used
 
 
 @compiled
 def follow_uses(
-    block: Any, num_experts: int, by_access: bool, seen: Any, plan: Any, latest: Any, first: Any, uses: Any, done: int
+    block: Any,
+    num_experts: int,
+    by_access: bool,
+    seen: Any,
+    plan: Any,
+    latest: Any,
+    first: Any,
+    uses: Any,
+    done: int,
 ) -> int:
     """One block of the pass that finds next uses; return the number of accesses so far.
 
@@ -70,7 +101,14 @@ def follow_uses(
     for index in range(block.passes):
         for layer in range(layers):
             collect(
-                block.experts, block.start[index], block.start[index + 1], layer, num_experts, not by_access, seen, plan
+                block.experts,
+                block.start[index],
+                block.start[index + 1],
+                layer,
+                num_experts,
+                not by_access,
+                seen,
+                plan,
             )
             event = (block.first_pass + index) * layers + layer
             for i in range(plan.size[MEMBERS]):
@@ -86,7 +124,9 @@ def follow_uses(
 
 
 @compiled
-def count_uses(block: Any, num_experts: int, seen: Any, plan: Any, uses: Any, firsts: Any, distinct: Any) -> None:
+def count_uses(
+    block: Any, num_experts: int, seen: Any, plan: Any, uses: Any, firsts: Any, distinct: Any
+) -> None:
     """Per expert, the events that use it; per pass, how many experts were used for the first time, by layer.
 
     Also notes the union sizes: `distinct[pass, layer]` is |E|.
@@ -94,7 +134,16 @@ def count_uses(block: Any, num_experts: int, seen: Any, plan: Any, uses: Any, fi
     layers = block.experts.shape[1]
     for index in range(block.begin, block.passes):
         for layer in range(layers):
-            collect(block.experts, block.start[index], block.start[index + 1], layer, num_experts, True, seen, plan)
+            collect(
+                block.experts,
+                block.start[index],
+                block.start[index + 1],
+                layer,
+                num_experts,
+                True,
+                seen,
+                plan,
+            )
             distinct[block.first_pass + index, layer] = plan.size[MEMBERS]
             for i in range(plan.size[MEMBERS]):
                 x = plan.member[i]

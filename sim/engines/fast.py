@@ -99,7 +99,18 @@ def _ask(m: Any, c: Any, s: Any, plan: Any, i: int) -> None:
 
 
 @compiled
-def _run_members(contract: int, m: Any, c: Any, s: Any, plan: Any, start: int, issue_at: int, resident_ns: int, layer_class: int, num_experts: int) -> int:
+def _run_members(
+    contract: int,
+    m: Any,
+    c: Any,
+    s: Any,
+    plan: Any,
+    start: int,
+    issue_at: int,
+    resident_ns: int,
+    layer_class: int,
+    num_experts: int,
+) -> int:
     """Compute all members of an event as they become available; return when the last is done (and decided)."""
     members = plan.size[MEMBERS]
     head, tail, left = 0, 0, members
@@ -157,7 +168,18 @@ def _run_members(contract: int, m: Any, c: Any, s: Any, plan: Any, start: int, i
 
 
 @compiled
-def _run_serial(m: Any, c: Any, s: Any, plan: Any, start: int, resident_ns: int, layer_class: int, num_experts: int, counts: Any, layer_counts: Any) -> int:
+def _run_serial(
+    m: Any,
+    c: Any,
+    s: Any,
+    plan: Any,
+    start: int,
+    resident_ns: int,
+    layer_class: int,
+    num_experts: int,
+    counts: Any,
+    layer_counts: Any,
+) -> int:
     """The `access` contract: one member after another, each copied when its turn comes; prefetches at the end."""
     now = start + resident_ns
     m.time[COMPUTE_BUSY] += resident_ns
@@ -188,7 +210,19 @@ def _run_serial(m: Any, c: Any, s: Any, plan: Any, start: int, resident_ns: int,
 
 
 @compiled
-def time_event(contract: int, m: Any, c: Any, s: Any, plan: Any, pass_number: int, layer: int, num_experts: int, counts: Any, layer_counts: Any, record: Any) -> None:
+def time_event(
+    contract: int,
+    m: Any,
+    c: Any,
+    s: Any,
+    plan: Any,
+    pass_number: int,
+    layer: int,
+    num_experts: int,
+    counts: Any,
+    layer_counts: Any,
+    record: Any,
+) -> None:
     """Move the clock over one event whose decisions stand in `plan`."""
     kind = m.layer_class[layer]
     arrived = m.time[NOW] + m.before_ns[pass_number, kind]
@@ -237,16 +271,40 @@ def time_event(contract: int, m: Any, c: Any, s: Any, plan: Any, pass_number: in
 
 
 @compiled
-def time_block(rules: Any, m: Any, c: Any, s: Any, plan: Any, wanted: Any, block: Any, next_uses: Any, counts: Any, layer_counts: Any, record: Any) -> int:
+def time_block(
+    rules: Any,
+    m: Any,
+    c: Any,
+    s: Any,
+    plan: Any,
+    wanted: Any,
+    block: Any,
+    next_uses: Any,
+    counts: Any,
+    layer_counts: Any,
+    record: Any,
+) -> int:
     """Run the block; return how many of `next_uses` were used."""
     used, layers = 0, block.experts.shape[1]
     for index in range(block.begin, block.passes):
         pass_number = block.first_pass + index
         record.pass_start[pass_number] = m.time[NOW]
         for layer in range(layers):
-            used = decide_event(rules, s, plan, wanted, block, index, layer, next_uses, used, counts, layer_counts)
+            used = decide_event(
+                rules, s, plan, wanted, block, index, layer, next_uses, used, counts, layer_counts
+            )
             time_event(
-                rules.contract, m, c, s, plan, pass_number, layer, rules.seen.shape[0], counts, layer_counts, record
+                rules.contract,
+                m,
+                c,
+                s,
+                plan,
+                pass_number,
+                layer,
+                rules.seen.shape[0],
+                counts,
+                layer_counts,
+                record,
             )
         record.pass_end[pass_number] = m.time[NOW]
     advance(c, m.time[NOW], rules.seen.shape[0], m.time[PATH_TIME])

@@ -79,7 +79,9 @@ class RunResult:
 class Engine:
     """A prepared run: state, plan, rules and (if timed) machine. Used once."""
 
-    def __init__(self, source: BlockSource, setup: Setup, *, look: Survey | None = None, future: NextUses | None = None) -> None:
+    def __init__(
+        self, source: BlockSource, setup: Setup, *, look: Survey | None = None, future: NextUses | None = None
+    ) -> None:
         """`look` and `future` may be given so that many runs over one trace share them."""
         self.source, self.setup = source, setup
         self._check()
@@ -129,20 +131,28 @@ class Engine:
         if setup.experts_home not in ("host", "storage"):
             raise unknown_name("home of experts", setup.experts_home, ("host", "storage"))
         if len(setup.capacity_per_pool) not in (1, trace.num_layers):
-            raise RuntimeError(f"expected capacities of 1 or {trace.num_layers} pools, got {len(setup.capacity_per_pool)}")
+            raise RuntimeError(
+                f"expected capacities of 1 or {trace.num_layers} pools, got {len(setup.capacity_per_pool)}"
+            )
         if setup.prefetch.needs == "predicted":
             guesses = trace.predicted_TLHM
             if guesses is None:
-                raise UsageError(f"prefetch {setup.prefetch.spec!r} needs the gates' guesses, and this trace has none")
+                raise UsageError(
+                    f"prefetch {setup.prefetch.spec!r} needs the gates' guesses, and this trace has none"
+                )
             if setup.prefetch.ahead > guesses.shape[2]:
                 raise UsageError(
                     f"prefetch {setup.prefetch.spec!r} looks {setup.prefetch.ahead} layers ahead, "
                     f"and this trace holds guesses for {guesses.shape[2]}"
                 )
             if setup.prefetch.setting("score") != "0" and trace.predicted_scores_TLHM is None:
-                raise UsageError(f"prefetch {setup.prefetch.spec!r} needs scores, and this trace has guesses without them")
+                raise UsageError(
+                    f"prefetch {setup.prefetch.spec!r} needs scores, and this trace has guesses without them"
+                )
         if setup.prefetch.ahead >= max(2, trace.num_layers):
-            raise UsageError(f"prefetch {setup.prefetch.spec!r}: ahead must stay below the trace's {trace.num_layers} layers")
+            raise UsageError(
+                f"prefetch {setup.prefetch.spec!r}: ahead must stay below the trace's {trace.num_layers} layers"
+            )
 
     def _most_fetched(self, all_experts: int) -> int:
         return 0 if self.setup.prefetch.name == "none" else min(all_experts, self.source.trace.num_experts)
@@ -178,7 +188,11 @@ class Engine:
                 f"the trace has {passes} × {layers}"
             )
         link_ns = costs.copy_ns_C[costs.layer_class_L]
-        storage_ns = costs.storage_ns_C[costs.layer_class_L] if self.setup.experts_home == "storage" else np.zeros(0, np.int64)
+        storage_ns = (
+            costs.storage_ns_C[costs.layer_class_L]
+            if self.setup.experts_home == "storage"
+            else np.zeros(0, np.int64)
+        )
         if int(link_ns.min()) < 1 or (len(storage_ns) and int(storage_ns.min()) < 1):
             raise RuntimeError("the cost table has a copy that takes no time")
         self.path = new_path(places, costs.copy_engines, link_ns, storage_ns)
@@ -244,7 +258,9 @@ class Engine:
         resident, unused = int((self.state.slot_of >= 0).sum()), int(self.state.unused_prefetch.sum())
         k.check_conservation(self.counts, resident, unused)
         timed = self.setup.costs is not None
-        ledger = k.make_ledger(self.counts - before[0], unused, timed=timed, sized=self.setup.size_per_layer is not None)
+        ledger = k.make_ledger(
+            self.counts - before[0], unused, timed=timed, sized=self.setup.size_per_layer is not None
+        )
         layer_counts = self.layer_counts - before[1]
         if not timed:
             return RunResult(ledger, layer_counts, None, None, None, None, None, "count")
@@ -255,7 +271,8 @@ class Engine:
             "host_busy_ns": int(time[fast.HOST_BUSY]),
             "stall_ns": int(time[fast.STALL]),
             "link_busy_ns": int(total[LINK_BUSY]) - _beyond(self.path.link_until, int(time[fast.NOW])),
-            "storage_busy_ns": int(total[STORAGE_BUSY]) - _beyond(self.path.storage_until, int(time[fast.NOW])),
+            "storage_busy_ns": int(total[STORAGE_BUSY])
+            - _beyond(self.path.storage_until, int(time[fast.NOW])),
             "withdrawn": int(total[WITHDRAWN]),
             "withdrawn_bytes": int(total[WITHDRAWN_BYTES]),
         }
@@ -264,7 +281,14 @@ class Engine:
         if self.setup.record_events:
             events = {name: getattr(record, f"event_{name}") for name in ("known", "end", "hits", "late")}
         return RunResult(
-            ledger, layer_counts, record.pass_start, record.pass_end, record.layer_stall, totals, events, engine
+            ledger,
+            layer_counts,
+            record.pass_start,
+            record.pass_end,
+            record.layer_stall,
+            totals,
+            events,
+            engine,
         )
 
 

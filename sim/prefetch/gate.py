@@ -14,7 +14,17 @@ from .request import close, want
 
 
 @compiled
-def propose(block: Any, low: int, high: int, layer: int, num_experts: int, ahead: int, top: int, least_score: float, wanted: Any) -> None:
+def propose(
+    block: Any,
+    low: int,
+    high: int,
+    layer: int,
+    num_experts: int,
+    ahead: int,
+    top: int,
+    least_score: float,
+    wanted: Any,
+) -> None:
     target = layer + ahead
     if target >= block.experts.shape[1] or block.predicted.shape[0] == 0:
         return

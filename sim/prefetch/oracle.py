@@ -15,7 +15,15 @@ from .request import MANY, close, shuffled_bits, want
 
 @compiled
 def propose(
-    block: Any, index: int, layer: int, num_experts: int, ahead: int, recall: float, precision: float, seed: int, wanted: Any
+    block: Any,
+    index: int,
+    layer: int,
+    num_experts: int,
+    ahead: int,
+    recall: float,
+    precision: float,
+    seed: int,
+    wanted: Any,
 ) -> None:
     """`index` is the pass inside the block. At the end of the trace there is nothing to look at."""
     layers = block.experts.shape[1]

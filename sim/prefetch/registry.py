@@ -33,7 +33,9 @@ class Prefetcher:
 
     @property
     def spec(self) -> str:
-        return self.name + "".join(f":{key}={value}" for key, value in self.chosen.items() if value != self.settings[key])
+        return self.name + "".join(
+            f":{key}={value}" for key, value in self.chosen.items() if value != self.settings[key]
+        )
 
     def setting(self, key: str) -> str:
         return self.chosen.get(key, self.settings[key])
@@ -89,7 +91,9 @@ def prefetcher(spec: str) -> Prefetcher:
 def _check(name: str, key: str, value: str) -> None:
     if key in ("ahead", "top"):
         if not (value.isdecimal() and int(value) >= 1) and not (key == "top" and value == "all"):
-            raise UsageError(f"{name}:{key} must be a whole number of at least 1{' or all' * (key == 'top')}, got {value!r}")
+            raise UsageError(
+                f"{name}:{key} must be a whole number of at least 1{' or all' * (key == 'top')}, got {value!r}"
+            )
         return
     try:
         number = float(value)
@@ -97,4 +101,6 @@ def _check(name: str, key: str, value: str) -> None:
         number = math.nan
     low_is_open = key == "precision"
     if not (0 <= number <= 1) or (low_is_open and number == 0):
-        raise UsageError(f"{name}:{key} must be a number {'above 0' if low_is_open else 'from 0'} to 1, got {value!r}")
+        raise UsageError(
+            f"{name}:{key} must be a number {'above 0' if low_is_open else 'from 0'} to 1, got {value!r}"
+        )

@@ -15,13 +15,17 @@ LEAST_SCORE, RECALL, PRECISION = 0, 1, 2
 
 
 @compiled
-def propose(code: int, whole: Any, real: Any, block: Any, index: int, layer: int, num_experts: int, wanted: Any) -> None:
+def propose(
+    code: int, whole: Any, real: Any, block: Any, index: int, layer: int, num_experts: int, wanted: Any
+) -> None:
     """Ask a prefetcher, at layer `layer` of the block's pass `index`, whom it wants; the answer is in `wanted`."""
     wanted.size[MANY] = 0
     wanted.size[FIRST_NEXT_PASS] = 0
     low, high = block.start[index], block.start[index + 1]
     if code == GATE:
-        gate.propose(block, low, high, layer, num_experts, whole[AHEAD], whole[TOP], real[LEAST_SCORE], wanted)
+        gate.propose(
+            block, low, high, layer, num_experts, whole[AHEAD], whole[TOP], real[LEAST_SCORE], wanted
+        )
     elif code == PREVIOUS:
         previous.propose(block, low, high, layer, num_experts, whole[AHEAD], wanted)
     elif code == PERFECT:

@@ -10,7 +10,10 @@ from small_scenarios import one_layer, source_of, trace_of
 
 
 def replay(trace, name: str, capacity: int | list[int], contract: str = "slots") -> RunResult:  # type: ignore[no-untyped-def]
-    return run(source_of(trace), Setup(policy(name), np.atleast_1d(np.asarray(capacity, np.int64)), contract=contract))
+    return run(
+        source_of(trace),
+        Setup(policy(name), np.atleast_1d(np.asarray(capacity, np.int64)), contract=contract),
+    )
 
 
 def test_the_conformance_trace_gives_30_accesses_12_hits_and_18_misses() -> None:
@@ -23,7 +26,9 @@ def test_the_conformance_trace_gives_30_accesses_12_hits_and_18_misses() -> None
 def test_each_event_of_the_conformance_trace_moves_2_2_2_experts_and_then_one_each() -> None:
     steps = [[[0, 1]] * 3] + [[[0, 1 + step % 3]] * 3 for step in range(1, 5)]
     moved = [
-        run(source_of(trace_of(steps[: count + 1], 4)), Setup(policy("lru"), np.array([2, 2, 2]))).ledger.experts_moved
+        run(
+            source_of(trace_of(steps[: count + 1], 4)), Setup(policy("lru"), np.array([2, 2, 2]))
+        ).ledger.experts_moved
         for count in range(5)
     ]
     assert np.diff([0, *moved]).tolist() == [6, 3, 3, 3, 3]
@@ -38,7 +43,12 @@ def test_a_loop_over_four_ids_misses_always_until_all_four_fit(name: str) -> Non
 def test_the_forced_optimum_of_that_loop_is_8_6_5_4() -> None:
     trace = one_layer([0, 1, 2, 3, 0, 1, 2, 3], 4)
     for contract in ("access", "slots"):
-        assert [replay(trace, "belady-mandatory", size, contract).ledger.misses for size in (1, 2, 3, 4)] == [8, 6, 5, 4]
+        assert [replay(trace, "belady-mandatory", size, contract).ledger.misses for size in (1, 2, 3, 4)] == [
+            8,
+            6,
+            5,
+            4,
+        ]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ SEEN: Counter[str] = Counter()
 
 
 def assert_equal(left: RunResult, right: RunResult, seed: int) -> None:
-    assert left.events is not None and right.events is not None
+    assert left.events is not None
+    assert right.events is not None
     for name in left.events:
         np.testing.assert_array_equal(left.events[name], right.events[name], err_msg=f"seed {seed}: {name}")
     for name in ("pass_start_ns", "pass_end_ns", "layer_stall_ns", "layer_counts"):

@@ -200,7 +200,7 @@ def test_one_wide_row_among_many_does_not_fill_memory(tmp_path: Path) -> None:
     rows = [row(i) for i in range(2000)]
     rows.append(row(5000, ids=range(100_000)))
     write_jsonl(tmp_path / "trace", rows)
-    with pytest.raises(InputFileError, match="line 2001: .*top_k would be 100000"):
+    with pytest.raises(InputFileError, match=r"line 2001: .*top_k would be 100000"):
         read_trace(tmp_path / "trace", lenient=True)
 
 
@@ -242,7 +242,7 @@ def test_lenient_skips_unreadable_rows_and_counts_them(tmp_path: Path) -> None:
     path.write_text(
         'token,layer,topk_ids\n0,0,"[0, 1]"\nabc,0,"[0, 1]"\n"1,5",0,"[0, 1]"\n,0,"[0, 1]"\n3,0\n4,0,"[0; 1.5]"\n'
     )
-    with pytest.raises(InputFileError, match="line 3, column 'token': .*'abc'"):
+    with pytest.raises(InputFileError, match=r"line 3, column 'token': .*'abc'"):
         read_trace(path)
     trace = read_trace(path, lenient=True)
     assert trace.num_tokens == 1
