@@ -164,20 +164,6 @@ class ModelSpec:
         """Bytes that Mamba-2 and linear-attention layers keep for one sequence, whatever its length."""
         return sum(layer.mixer.state_bytes_per_sequence for layer in self.layers if layer.mixer)
 
-    def match_layers(self, layer_ids: Sequence[int]) -> tuple[int, ...]:
-        """The model's own layer numbers that a trace's `layer_ids` stand for.
-
-        Either they are exactly this model's MoE layers, or they count them from 0 (some recorders do).
-        Raises `UsageError` otherwise: times of half a model would be wrong.
-        """
-        given = tuple(int(layer) for layer in layer_ids)
-        if given == self.moe_layer_ids or given == tuple(range(len(self.moe_layer_ids))):
-            return self.moe_layer_ids
-        raise UsageError(
-            f"the trace's {len(given)} MoE layers ({_ranges(given)}) are not those of model {self.name}, "
-            f"which has {len(self.moe_layer_ids)} ({_ranges(self.moe_layer_ids)})"
-        )
-
     def kinds(self) -> list[tuple[str, int]]:
         """(kind of layer, how many), most frequent first."""
         counts: dict[str, int] = {}
