@@ -93,5 +93,11 @@ def _check_fits(spec: ModelSpec, trace: ExpertTrace) -> list[str]:
                 f"model {spec.name} has {of_model} {what} and the trace of {trace.model!r} has {of_trace}: "
                 f"choose the model that the trace was recorded from"
             )
-    spec.match_layers(trace.layer_ids_L.tolist())
-    return []
+    unknown = sorted(set(trace.layer_ids_L.tolist()) - set(spec.moe_layer_ids))
+    if unknown:
+        raise UsageError(
+            f"the trace holds experts of layer {unknown[0]}, which is no MoE layer of {spec.name} "
+            f"(its MoE layers: {', '.join(map(str, spec.moe_layer_ids))})"
+        )
+    missing = len(spec.moe_layer_ids) - trace.num_layers
+    return [f"the trace lacks {missing} of the {len(spec.moe_layer_ids)} MoE layers of {spec.name}"] if missing else []

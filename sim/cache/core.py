@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..compiled import compiled
+from ..compiled import compiled, inlined
 from . import ledger as k
 from .state import EVENT, LAYER, PASS
 from .switch import admits, begin_event, may_stream, on_evict, on_hit, on_insert, prefers, victim
@@ -53,7 +53,7 @@ def new_plan(num_experts: int, max_fetch: int, slots: int) -> Plan:
     )
 
 
-@compiled
+@inlined
 def collect(
     experts: Any, low: int, high: int, layer: int, num_experts: int, sort: bool, seen: Any, plan: Plan
 ) -> int:
@@ -95,7 +95,7 @@ def collect(
     return logical
 
 
-@compiled
+@inlined
 def _evict(code: int, s: Any, x: int, counts: Any, plan: Plan) -> None:
     pool, slot = s.pool_of[x], s.slot_of[x]
     on_evict(code, s, x, pool)
@@ -112,7 +112,7 @@ def _evict(code: int, s: Any, x: int, counts: Any, plan: Plan) -> None:
     plan.size[EVICTED] += 1
 
 
-@compiled
+@inlined
 def insert(code: int, s: Any, x: int, for_next_pass: bool, counts: Any) -> int:
     """Give x a slot of its pool, which must have room; return the slot."""
     pool = s.pool_of[x]
@@ -142,14 +142,14 @@ def _make_room(code: int, s: Any, x: int, counts: Any, plan: Plan) -> int:
     return _FOUND
 
 
-@compiled
+@inlined
 def _kind_of_miss(s: Any, x: int) -> int:
     if s.evict_pass[x] == s.clock[PASS]:
         return k.KIND_COLLISION
     return k.KIND_CAPACITY if s.moved[x] else k.KIND_COMPULSORY
 
 
-@compiled
+@inlined
 def _count(s: Any, x: int, kind: int, counts: Any, layer_counts: Any) -> None:
     """Enter one classified access into the ledger."""
     column = k.HITS if kind == k.HIT else k.LATE + kind - k.KIND_LATE
@@ -165,7 +165,7 @@ def _count(s: Any, x: int, kind: int, counts: Any, layer_counts: Any) -> None:
         s.moved[x] = 1
 
 
-@compiled
+@inlined
 def _member_index(plan: Plan, x: int) -> int:
     for i in range(plan.size[MEMBERS]):
         if plan.member[i] == x:
@@ -173,7 +173,7 @@ def _member_index(plan: Plan, x: int) -> int:
     return -1
 
 
-@compiled
+@inlined
 def _latest_at(plan: Plan, i: int, place: int) -> int:
     """The streamed member before i that used the same place of the staging buffer, −1: none."""
     for j in range(i - 1, -1, -1):
@@ -182,14 +182,14 @@ def _latest_at(plan: Plan, i: int, place: int) -> int:
     return -1
 
 
-@compiled
+@inlined
 def _pin_residents(s: Any, plan: Plan, value: int) -> None:
     for i in range(plan.size[MEMBERS]):
         if s.slot_of[plan.member[i]] >= 0:
             s.pin[plan.member[i]] = value
 
 
-@compiled
+@inlined
 def _classify(code: int, s: Any, plan: Plan, counts: Any, layer_counts: Any) -> None:
     """Classify all members against the state now, pin the resident ones and let the policy know of the hits."""
     for i in range(plan.size[MEMBERS]):
@@ -205,7 +205,7 @@ def _classify(code: int, s: Any, plan: Plan, counts: Any, layer_counts: Any) -> 
             on_hit(code, s, x, s.pool_of[x])
 
 
-@compiled
+@inlined
 def _slots_event(code: int, s: Any, plan: Plan, staging: int, counts: Any, layer_counts: Any) -> None:
     """Every miss must sit in a slot to be computed, or in the staging buffer if the policy streams it.
 
@@ -279,7 +279,7 @@ def access_one(code: int, s: Any, plan: Plan, i: int, counts: Any, layer_counts:
         plan.place[i] = s.occupant.shape[0]
 
 
-@compiled
+@inlined
 def _prefetch(
     code: int, s: Any, plan: Plan, wanted: Any, first_next_pass: int, many: int, budget: int, counts: Any
 ) -> None:
@@ -313,7 +313,7 @@ def _prefetch(
         s.pin[plan.fetch[i]] = 0
 
 
-@compiled
+@inlined
 def step(
     code: int, contract: int, s: Any, plan: Plan, event: int, pass_number: int, layer: int, next_uses: Any, staging: int,
     wanted: Any, first_next_pass: int, many: int, budget: int, counts: Any, layer_counts: Any,

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..compiled import compiled
+from ..compiled import compiled, inlined
 from .chain import NEXT, append, unlink
 from .state import LAYER, PASS
 
@@ -25,7 +25,7 @@ _STALE, _CURRENT = 0, 1  # columns of layer_count
 # last_use[x]: the pass in which x became current; use_count[x]: the pass in which it was fetched for the next one
 
 
-@compiled
+@inlined
 def begin_event(s: Any) -> None:
     """Turn current into stale when a pass begins, and count the stale entries on the left as layers go by."""
     clock, first = s.clock, s.pool_scalar[0]
@@ -42,7 +42,7 @@ def begin_event(s: Any) -> None:
         s.pool_scalar[s.layer_pool[layer], _STALE_LEFT] += s.layer_count[layer, _STALE]
 
 
-@compiled
+@inlined
 def _forget(s: Any, x: int, pool: int) -> None:
     layer = s.layer_of[x]
     if s.last_use[x] == s.clock[PASS]:
@@ -54,39 +54,39 @@ def _forget(s: Any, x: int, pool: int) -> None:
     unlink(s.chain, x)
 
 
-@compiled
+@inlined
 def _become_current(s: Any, x: int, pool: int) -> None:
     s.last_use[x] = s.clock[PASS]
     s.layer_count[s.layer_of[x], _CURRENT] += 1
     append(s.chain, x, s.slot_of.shape[0] + pool)
 
 
-@compiled
+@inlined
 def hit(s: Any, x: int, pool: int) -> None:
     _forget(s, x, pool)
     _become_current(s, x, pool)
     s.use_count[x] = -1
 
 
-@compiled
+@inlined
 def insert(s: Any, x: int, pool: int, for_next_pass: bool) -> None:
     _become_current(s, x, pool)
     s.use_count[x] = s.clock[PASS] if for_next_pass else -1
 
 
-@compiled
+@inlined
 def evict(s: Any, x: int, pool: int) -> None:
     _forget(s, x, pool)
 
 
-@compiled
+@inlined
 def _class_of(s: Any, x: int) -> int:
     """0 stale-left, 1 stale-right, 2 current-left, 3 current-right; without sides 0 stale, 2 current."""
     right = s.parameter[SIDES] != 0 and (s.layer_of[x] > s.clock[LAYER] or s.use_count[x] == s.clock[PASS])
     return (2 if s.last_use[x] == s.clock[PASS] else 0) + (1 if right else 0)
 
 
-@compiled
+@inlined
 def victim(s: Any, pool: int) -> int:
     sentinel = s.slot_of.shape[0] + pool
     if s.parameter[DISTANCE] != 0:

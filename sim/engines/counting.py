@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..cache.core import MEMBERS, collect, step
 from ..cache.ledger import LOGICAL
-from ..compiled import compiled
+from ..compiled import compiled, inlined
 from ..prefetch.request import FIRST_NEXT_PASS, MANY
 from ..prefetch.switch import NONE, propose
 
@@ -28,7 +28,7 @@ class Rules(NamedTuple):
     budget: int  # bytes a prefetcher may ask for in one event, −1 no limit
 
 
-@compiled
+@inlined
 def decide_event(
     rules: Any,
     s: Any,

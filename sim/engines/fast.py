@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..cache.core import ACCESS, FETCHES, FUSED, MEMBERS
 from ..cache.ledger import HIT, HITS, LATE, PREFETCH_LATE
-from ..compiled import compiled
+from ..compiled import compiled, inlined
 from .counting import decide_event
 from .link import (
     DEMAND,
@@ -63,7 +63,7 @@ class Record(NamedTuple):
     event_late: NDArray[np.int64]  # [P · L] or empty
 
 
-@compiled
+@inlined
 def _mark_late(s: Any, plan: Any, i: int, counts: Any, layer_counts: Any) -> None:
     """A member counted as a hit turns out to be under way: move it to the late misses."""
     counts[HITS] -= 1
@@ -75,7 +75,7 @@ def _mark_late(s: Any, plan: Any, i: int, counts: Any, layer_counts: Any) -> Non
     plan.kind[i] = 1
 
 
-@compiled
+@inlined
 def _issue(contract: int, m: Any, c: Any, s: Any, plan: Any) -> None:
     """Decisions take effect: late members are promoted, then misses ask for copies, then prefetches."""
     if contract != ACCESS:
@@ -90,7 +90,7 @@ def _issue(contract: int, m: Any, c: Any, s: Any, plan: Any) -> None:
         request(c, plan.fetch_slot[f], plan.fetch[f], PREFETCH)
 
 
-@compiled
+@inlined
 def _ask(m: Any, c: Any, s: Any, plan: Any, i: int) -> None:
     place = plan.place[i]
     withdraw(c, place, s.size)
@@ -98,7 +98,7 @@ def _ask(m: Any, c: Any, s: Any, plan: Any, i: int) -> None:
     request(c, place, plan.member[i], DEMAND)
 
 
-@compiled
+@inlined
 def _run_members(
     contract: int,
     m: Any,
@@ -209,7 +209,7 @@ def _run_serial(
     return now
 
 
-@compiled
+@inlined
 def time_event(
     contract: int,
     m: Any,

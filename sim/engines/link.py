@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..compiled import compiled
+from ..compiled import compiled, inlined
 
 DEMAND, PREFETCH = 0, 1
 FIRST, SECOND = 0, 1  # queues: before the first hop; between storage and host link
@@ -63,7 +63,7 @@ def new_path(places: int, engines: int, link_ns: NDArray[np.int64], storage_ns: 
     )
 
 
-@compiled
+@inlined
 def _join(c: Any, queue: int, place: int, kind: int) -> None:
     sentinel = c.pending.shape[0] + kind
     last = c.before[queue, sentinel]
@@ -73,20 +73,20 @@ def _join(c: Any, queue: int, place: int, kind: int) -> None:
     c.before[queue, sentinel] = place
 
 
-@compiled
+@inlined
 def _leave(c: Any, queue: int, place: int) -> None:
     before, after = c.before[queue, place], c.after[queue, place]
     c.after[queue, before] = after
     c.before[queue, after] = before
 
 
-@compiled
+@inlined
 def is_under_way(c: Any, place: int, x: int) -> bool:
     """Whether x was to come to this place and has not landed."""
     return c.pending[place] == x or c.started[place] == x
 
 
-@compiled
+@inlined
 def withdraw(c: Any, place: int, sizes: Any) -> None:
     """Forget the copy that waits for this place, if one does."""
     if c.pending[place] >= 0:
@@ -99,7 +99,7 @@ def withdraw(c: Any, place: int, sizes: Any) -> None:
         c.total[WITHDRAWN_BYTES] += size
 
 
-@compiled
+@inlined
 def promote(c: Any, place: int) -> None:
     """Whatever is on its way to this place is needed now: it joins the demand copies."""
     if c.pending[place] >= 0 and c.pending_class[place] == PREFETCH:
@@ -114,7 +114,7 @@ def promote(c: Any, place: int) -> None:
             _join(c, SECOND, place, DEMAND)
 
 
-@compiled
+@inlined
 def request(c: Any, place: int, x: int, kind: int) -> None:
     """Ask for a copy of x to a place that has no pending copy."""
     c.pending[place] = x
@@ -127,7 +127,7 @@ def request(c: Any, place: int, x: int, kind: int) -> None:
         _join(c, FIRST, place, kind)
 
 
-@compiled
+@inlined
 def _take(c: Any, queue: int) -> int:
     """The place whose copy is next in a queue, −1 when it is empty."""
     places = c.pending.shape[0]
@@ -139,7 +139,7 @@ def _take(c: Any, queue: int) -> int:
     return -1
 
 
-@compiled
+@inlined
 def _start(c: Any, place: int) -> None:
     c.started[place] = c.pending[place]
     c.started_class[place] = c.pending_class[place]
@@ -147,7 +147,7 @@ def _start(c: Any, place: int) -> None:
     c.total[COPIES] += 1
 
 
-@compiled
+@inlined
 def dispatch(c: Any, now: int, experts_per_layer: int) -> None:
     """Let idle servers take their next copies; storage first, then the copy engines in index order."""
     has_storage = c.storage_ns.shape[0] > 0
@@ -175,7 +175,7 @@ def dispatch(c: Any, now: int, experts_per_layer: int) -> None:
         c.total[LINK_BUSY] += duration
 
 
-@compiled
+@inlined
 def next_completion(c: Any) -> int:
     soonest = c.storage_until[0]
     for engine in range(c.link_until.shape[0]):
@@ -183,7 +183,7 @@ def next_completion(c: Any) -> int:
     return soonest
 
 
-@compiled
+@inlined
 def complete_one(c: Any, now: int) -> int:
     """Finish one hop that ends now; return the place where an expert landed, −1 none landed, −2 nothing ends now.
 
@@ -209,7 +209,7 @@ def complete_one(c: Any, now: int) -> int:
     return -2
 
 
-@compiled
+@inlined
 def landed_expert(c: Any, place: int) -> int:
     """Who landed at a place that `complete_one` returned; frees the place's record."""
     x = c.started[place]

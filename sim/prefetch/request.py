@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..compiled import compiled
+from ..compiled import inlined
 
 MANY, FIRST_NEXT_PASS = 0, 1  # columns of Wanted.size
 
@@ -26,7 +26,7 @@ def new_wanted(num_experts_in_all: int) -> Wanted:
     )
 
 
-@compiled
+@inlined
 def want(wanted: Any, x: int) -> None:
     if wanted.seen[x] == 0:
         wanted.seen[x] = 1
@@ -34,7 +34,7 @@ def want(wanted: Any, x: int) -> None:
         wanted.size[MANY] += 1
 
 
-@compiled
+@inlined
 def close(wanted: Any, is_next_pass: bool) -> None:
     """End an answer: all of it is for one layer, of this pass or of the next."""
     wanted.size[FIRST_NEXT_PASS] = 0 if is_next_pass else wanted.size[MANY]
@@ -42,7 +42,7 @@ def close(wanted: Any, is_next_pass: bool) -> None:
         wanted.seen[wanted.expert[i]] = 0
 
 
-@compiled
+@inlined
 def shuffled_bits(seed: int, pass_number: int, layer: int, expert: int) -> float:
     """A number in [0, 1) that depends only on its arguments (splitmix64, Steele 2014): no call order in it."""
     z = np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15)

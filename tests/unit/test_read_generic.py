@@ -277,7 +277,7 @@ def test_lines_that_only_together_are_json_are_refused(tmp_path: Path) -> None:
     one, two = json.dumps(row(0)), json.dumps(row(1))
     path.write_text(f'{one},{two}\n{{"token": 2, "layer": 0, "topk_ids": [0\n1]}}\n')
     with pytest.raises(InputFileError, match="line 1, column"):
-        read_trace(path)
+        read_trace(path, format="jsonl")
 
 
 def test_a_field_that_begins_later_in_the_file_is_not_lost(tmp_path: Path) -> None:
@@ -351,7 +351,7 @@ def test_parquet_that_claims_a_million_times_its_size_is_refused(tmp_path: Path)
     ids = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(count, np.int8)), 1)
     same = pa.array(np.zeros(count, np.int8))
     pq.write_table(pa.table({"token": same, "layer": same, "topk_ids": ids}), tmp_path / "t")
-    assert (tmp_path / "t").stat().st_size < 200_000
+    assert (tmp_path / "t").stat().st_size < 1_000_000
     with pytest.raises(InputFileError, match="claim to hold"):
         read_trace(tmp_path / "t")
 

@@ -112,7 +112,8 @@ def _columns(table: Any, names: dict[str, str]) -> Columns | None:
         found = _flat(arrays["topk_weights"], pa.types.is_floating)
         if found is None or not np.array_equal(found[1], ids[1]):
             return None
-        weights = found[0].astype(np.float32)
+        with np.errstate(over="ignore"):  # what is too large becomes infinite, and that is refused with its row
+            weights = found[0].astype(np.float32)
     rows = table.num_rows
     sequence, labels = np.zeros(rows, np.int64), list[Any]([0])
     if "sequence" in arrays:
