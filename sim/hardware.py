@@ -260,7 +260,9 @@ def _read_quantity(where: Path, entry: object, place: str, unit: str, may_be_zer
     value, kind = entry.get("value"), entry.get("kind")
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise InputFileError(where, f"value must be a finite number, got {value!r}", at)
-    if value < 0 or (value == 0 and not may_be_zero):
+    if value < 0 and may_be_zero:
+        raise InputFileError(where, f"value must not be negative, got {value!r}", at)
+    if value <= 0 and not may_be_zero:
         raise InputFileError(where, f"value must be above 0, got {value!r}", at)
     if entry.get("unit") != unit:
         raise InputFileError(where, f"unit must be {unit!r}, got {entry.get('unit')!r}", at)

@@ -27,12 +27,13 @@ def test_a_derived_figure_is_the_published_one_to_its_last_digit(name, figure, p
     assert abs(derived - published["value"]) <= published["step"], published["source"]
 
 
-def test_every_published_figure_has_a_source_and_a_step_below_a_seventh_of_its_value():
+def test_every_published_figure_has_a_source_and_enough_digits_to_be_a_check():
+    """The coarsest is a model's name, "A3B": one digit."""
     assert len(FIGURES) >= 40
     for name, figure, published in FIGURES:
         assert figure in ALIKE
         assert len(published["source"]) > 8, (name, figure)
-        assert 0 <= published["step"] * 7 <= published["value"] * (3 if figure == "active_params" else 1), (name, figure)
+        assert 0 <= 3 * published["step"] <= published["value"], (name, figure)
 
 
 def test_the_catalog_holds_at_least_fourteen_models_of_every_kind_that_was_asked_for():
