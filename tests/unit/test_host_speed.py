@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 from codesign.errors import RunError, UsageError
-from codesign.kernels.host_speed import matrix_product_fp32, memory_copy, memory_read, seconds_of, storage_read
+from codesign.kernels.host_speed import (
+    matrix_product_fp32,
+    memory_copy,
+    memory_read,
+    seconds_of,
+    storage_read,
+)
 
 
 def test_the_first_call_is_not_counted():
