@@ -13,7 +13,7 @@ from codesign.kernels.probe import probe_gpus, require_gpus
 from codesign.kernels.telemetry import gpu_samples, host_facts
 
 
-class _Refused(Exception):
+class RefusedError(Exception):
     def __init__(self, value):
         super().__init__(f"code {value}")
         self.value = value
@@ -26,11 +26,11 @@ def stub(init_code=None, gpus=(), **extra):
 
     def start():
         if init_code is not None:
-            raise _Refused(init_code)
+            raise RefusedError(init_code)
         calls.append("init")
 
     module.calls = calls
-    module.NVMLError = _Refused
+    module.NVMLError = RefusedError
     module.NVML_ERROR_LIBRARY_NOT_FOUND, module.NVML_ERROR_DRIVER_NOT_LOADED = 12, 9
     module.nvmlInit = start
     module.nvmlShutdown = lambda: calls.append("shutdown")
@@ -87,7 +87,7 @@ def test_a_binding_whose_import_cannot_load_its_library_means_no_gpu(monkeypatch
     assert probe_gpus().lines()[0].startswith("no GPU: the NVIDIA library cannot be loaded (libnvidia-ml.so.1")
 
 
-@pytest.mark.parametrize("failure", [_Refused(999), OSError("broken"), AttributeError("nvmlInit")])
+@pytest.mark.parametrize("failure", [RefusedError(999), OSError("broken"), AttributeError("nvmlInit")])
 def test_any_other_failure_to_start_means_no_gpu(binding, failure):
     def start():
         raise failure
@@ -105,7 +105,7 @@ def test_a_driver_that_sees_no_device_means_no_gpu(binding):
 
 def test_a_count_that_fails_means_no_gpu_and_the_library_is_closed(binding):
     def fail():
-        raise _Refused(1)
+        raise RefusedError(1)
 
     module = binding(stub(gpus=(H200,), nvmlDeviceGetCount=fail))
     assert probe_gpus().gpus == ()
@@ -124,7 +124,7 @@ def test_a_gpu_is_described_and_the_library_is_closed(binding):
 
 def test_what_a_driver_does_not_say_is_absent_never_zero(binding):
     def unknown(*_):
-        raise _Refused(3)
+        raise RefusedError(3)
 
     binding(stub(gpus=(H200,), nvmlDeviceGetMemoryInfo=unknown, nvmlDeviceGetCudaComputeCapability=unknown))
     (gpu,) = probe_gpus().gpus
