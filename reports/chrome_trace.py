@@ -36,15 +36,17 @@ def write_chrome_trace(events: Any, path: str | Path) -> Path:
 def chrome_events(runs: Sequence[TimelineRun]) -> Iterator[dict[str, Any]]:
     """Names of processes and threads first, then each thread's events by start."""
     for pid, run in enumerate(runs, start=1):
-        yield _metadata("process_name", pid, 0, name=run.title)
-        yield _metadata("process_sort_index", pid, 0, sort_index=pid)
+        yield _metadata("process_name", pid, 0, {"name": run.title})
+        yield _metadata("process_sort_index", pid, 0, {"sort_index": pid})
         tid = 0
         for lane in sorted({str(event["lane"]) for event in run.events}, key=lane_order):
             events = [event for event in run.events if event["lane"] == lane]
             for number, thread in enumerate(_nested(events), start=1):
                 tid += 1
-                yield _metadata("thread_name", pid, tid, name=lane if number == 1 else f"{lane} ({number})")
-                yield _metadata("thread_sort_index", pid, tid, sort_index=tid)
+                yield _metadata(
+                    "thread_name", pid, tid, {"name": lane if number == 1 else f"{lane} ({number})"}
+                )
+                yield _metadata("thread_sort_index", pid, tid, {"sort_index": tid})
                 yield from (_complete(event, pid, tid) for event in thread)
 
 
