@@ -50,7 +50,7 @@ def chrome_events(runs: Sequence[TimelineRun]) -> Iterator[dict[str, Any]]:
                 yield from (_complete(event, pid, tid) for event in thread)
 
 
-def _metadata(name: str, pid: int, tid: int, /, **args: Any) -> dict[str, Any]:
+def _metadata(name: str, pid: int, tid: int, args: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "ph": "M", "pid": pid, "tid": tid, "ts": 0, "args": args}
 
 
