@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .embed import literal
 from .palette import Look
 from .rows import NO_PREFETCH, Row, bound_names, capacity_key, policy_names, prefetchers
-from .scales import COUNT, PERCENT, Unit, bytes_unit, seconds_unit
+from .scales import COUNT, PERCENT, Unit, bytes_unit, seconds_unit, significant
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -58,7 +58,7 @@ class CapacityInfo(NamedTuple):
     top: float
     """The largest value in any panel of this measure, bounds included."""
     is_log: bool
-    """Whether values differ so much (over 30-fold) that the value axis must be logarithmic."""
+    """Whether a linear axis from 0 would press the policies together, so that it must be logarithmic."""
 
     @property
     def is_single(self) -> bool:
@@ -73,8 +73,7 @@ def capacity_info(rows: Sequence[Row], measure: Measure) -> tuple[CapacityInfo, 
         return ()
     values = [float(row[measure.column]) for row in known]
     unit, top = measure.unit(values), max(values)
-    positive = [value for value in values if value > 0]
-    is_log = measure.column != "hit_rate" and len(positive) == len(values) and top > 30 * min(positive)
+    is_log = measure.column != "hit_rate" and min(values) > 0 and _is_wide(known, measure.column)
     with_policies = prefetchers(row for row in known if not row.get("is_bound"))
     return tuple(
         CapacityInfo(
@@ -82,6 +81,13 @@ def capacity_info(rows: Sequence[Row], measure: Measure) -> tuple[CapacityInfo, 
         )
         for prefetch in with_policies or prefetchers(known)
     )
+
+
+def _is_wide(rows: Sequence[Row], column: str) -> bool:
+    """Policies differ 30-fold, or the worst bound stands 8-fold above the middle one of them."""
+    policies = sorted(float(row[column]) for row in rows if not row.get("is_bound"))
+    worst = max(float(row[column]) for row in rows)
+    return bool(policies) and (policies[-1] > 30 * policies[0] or worst > 8 * policies[len(policies) // 2])
 
 
 def _lines(rows: Sequence[Row], column: str, prefetch: str) -> tuple[Line, ...]:
@@ -152,23 +158,26 @@ def _draw_lines(info: CapacityInfo, looks: Mapping[str, Look]) -> go.Figure:
     )
     figure.update_yaxes(title=info.unit.titled(info.title))
     if info.is_log:
-        figure.update_yaxes(type="log", dtick="D2")
+        shown = [point.value * info.unit.factor for line in info.lines for point in line.points]
+        ticks = _log_ticks(min(shown), info.top * info.unit.factor)
+        figure.update_yaxes(type="log", tickvals=ticks, ticktext=[significant(tick) for tick in ticks])
     else:
-        figure.update_yaxes(range=[0, max(info.top, 1e-12) * info.unit.factor * 1.06])
+        top = max(info.top * info.unit.factor, 1e-12)  # a line at 0 stands above the axis, not on it
+        figure.update_yaxes(range=[-0.02 * top, 1.06 * top])
     return figure
 
 
 def _draw_bars(info: CapacityInfo, looks: Mapping[str, Look]) -> go.Figure:
     import plotly.graph_objects as go
 
-    from .figure import BAR_HEIGHT, bar_layout
+    from .figure import bar_layout
 
     bounds = [line for line in info.lines if line.is_bound]
     policies = [line for line in info.lines if not line.is_bound]
     policies.sort(key=lambda line: line.points[0].value, reverse=info.unit is PERCENT)
     lines = bounds + policies
-    figure = go.Figure(layout=bar_layout(len(lines)))
-    names = [literal(line.policy, 22) for line in lines]
+    figure = go.Figure(layout=bar_layout([line.policy for line in lines]))
+    names = [literal(line.policy) for line in lines]
     figure.add_bar(
         orientation="h",
         y=list(range(len(lines))),
@@ -185,15 +194,21 @@ def _draw_bars(info: CapacityInfo, looks: Mapping[str, Look]) -> go.Figure:
             "pattern": {
                 "shape": ["/" if line.is_bound else "" for line in lines],
                 "fgcolor": [looks[line.policy].colour for line in lines],
-                "size": BAR_HEIGHT / 4,
+                "size": 6,
             },
         },
     )
-    figure.update_yaxes(tickvals=list(range(len(lines))), ticktext=names)
     figure.update_xaxes(
         title=info.unit.titled(info.title), range=[0, max(info.top, 1e-12) * info.unit.factor * 1.2]
     )
     return figure
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    """1, 2 and 5 of each decade from below `low` to above `high`; only 1 where there are many decades."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = (1, 2, 5) if len(decades) <= 5 else (1,)
+    return [step * 10.0**decade for decade in decades for step in steps]
 
 
 def _tick(experts: int, label: str) -> str:

@@ -9,6 +9,7 @@ from .embed import plain
 from .scales import UNKNOWN, named_value, ranges, significant
 
 KINDS = ("measured", "datasheet", "assumed")
+_UNITS = ("_s", "_ns", "_bytes", "_frac", "_share")
 _QUANTITY = {"value", "unit", "kind", "source"}
 
 
@@ -29,13 +30,13 @@ def input_info(run: Mapping[str, Any]) -> tuple[FactGroup, ...]:
     """The trace, the model, the machine and the options. What was not given says so; it is never left blank."""
     groups = [FactGroup("Trace", facts(run.get("trace") or {}) or (Fact("trace", UNKNOWN),))]
     without = {
-        "model": "none given: no bytes and no times",
-        "hardware": "none given: no times",
+        "model": ("Model", "none given: no bytes and no times"),
+        "hardware": ("Machine", "none given: no times"),
     }
-    for name, missing in without.items():
+    for name, (title, missing) in without.items():
         found = run.get(name)
         listed = facts(found) if isinstance(found, Mapping) else ()
-        groups.append(FactGroup(_title(name), listed or (Fact(name, str(found) if found else missing),)))
+        groups.append(FactGroup(title, listed or (Fact(name, str(found) if found else missing),)))
     layers = dense_layers(run)
     if layers:
         groups[1] = groups[1]._replace(
@@ -86,7 +87,7 @@ def reporting_info(reporting: Mapping[str, Any]) -> tuple[Fact, ...]:
     return facts(reporting)
 
 
-def facts(mapping: Mapping[str, Any], prefix: str = "") -> tuple[Fact, ...]:
+def facts(mapping: Mapping[str, Any], prefix: str = "", parent: str = "") -> tuple[Fact, ...]:
     """A nested mapping as a flat list of facts; a value with a unit, a kind and a source is one fact."""
     found: list[Fact] = []
     for key, value in mapping.items():
@@ -94,15 +95,20 @@ def facts(mapping: Mapping[str, Any], prefix: str = "") -> tuple[Fact, ...]:
         if isinstance(value, Mapping) and "value" in value and set(value) <= _QUANTITY:
             found.append(_quantity(_title(name), value))
         elif isinstance(value, Mapping):
-            found.extend(facts(value, f"{name} · "))
+            found.extend(facts(value, f"{name} · ", str(key)))
         elif _is_quantities(value):
             found.extend(_quantity(f"{_title(name)} · {entry.get('name', index)}", entry)
                          for index, entry in enumerate(value))  # fmt: skip
         elif key == "synthetic" and isinstance(value, bool):
             found.append(Fact("kind", "synthetic (made by a program)" if value else "logged from a model"))
         else:
-            found.append(Fact(_title(name), named_value(str(key), plain(value))))
+            found.append(Fact(_title(name), named_value(_unit_name(str(key), parent), plain(value))))
     return tuple(found)
+
+
+def _unit_name(key: str, parent: str) -> str:
+    """Which name says the unit: `decision_cost_s` for its entry `lru`."""
+    return parent if parent.endswith(_UNITS) and not key.endswith(_UNITS) else key
 
 
 def _is_quantities(value: Any) -> bool:
@@ -136,4 +142,8 @@ def _with_prefix(value: float, unit: str) -> str:
 
 def _title(name: str) -> str:
     """`tokens_per_pass` → `tokens per pass`; the rest of the spelling is the run's own."""
-    return name.replace("_", " ")
+    pieces = [
+        piece.removesuffix("_s").removesuffix("_ns") if not piece.endswith("_per_s") else piece
+        for piece in name.split(" · ")
+    ]  # the value shows its unit
+    return " · ".join(pieces).replace("_", " ")

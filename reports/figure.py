@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from .embed import literal
 from .palette import GRID, TEXT
 
-BAR_HEIGHT = 24
-"""Pixels a bar or a heat-map row takes."""
+NAME_WIDTH = 28
+"""Characters of a name beside a bar before it goes on in the next line: names are broken, never cut."""
+_LINE, _GAP = 15, 9
+"""Pixels of a line of a name, and between two bars."""
 
 _AXIS = {
     "automargin": True,
@@ -38,13 +42,30 @@ def base_layout(height: int, left: int = 8) -> dict[str, Any]:
     }
 
 
-def bar_layout(count: int, extra: int = 70) -> dict[str, Any]:
-    """A figure of `count` horizontal bars at 0, 1, 2, … from the top, `extra` pixels for axis and legend."""
-    layout = base_layout(height=count * BAR_HEIGHT + extra)
-    layout["yaxis"] |= {"range": [count - 0.5, -0.5], "showgrid": False, "ticks": ""}
+def bar_layout(names: Sequence[str], extra: int = 70) -> dict[str, Any]:
+    """Bars (or heat-map rows) at 0, 1, 2, … from the top, with their names; `extra` pixels for the rest."""
+    labels = [literal(name, NAME_WIDTH) for name in names]
+    most_lines = max(label.count("<br>") + 1 for label in labels)
+    layout = base_layout(height=len(names) * (most_lines * _LINE + _GAP) + extra)
+    layout["yaxis"] |= {
+        "range": [len(names) - 0.5, -0.5],
+        "tickvals": list(range(len(names))),
+        "ticktext": labels,
+        "tickfont": {"size": 12},
+        "showgrid": False,
+        "ticks": "",
+    }
     return layout
 
 
 def legend_above() -> dict[str, Any]:
     """A legend in a row over the figure, where it covers nothing."""
-    return {"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom", "yref": "paper"}
+    return {
+        "orientation": "h",
+        "traceorder": "normal",
+        "x": 0,
+        "xanchor": "left",
+        "y": 1,
+        "yanchor": "bottom",
+        "yref": "paper",
+    }

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from .embed import literal
-from .rows import Row, capacity_labels, contender, in_order, prefetchers
+from .rows import Row, capacity_labels, contender, in_order
 from .scales import COUNT, significant
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ def layer_info(layers: Sequence[Row], rows: Sequence[Row]) -> tuple[LayerInfo, .
     }
     layer_ids = tuple(sorted({key[3] for key in cells}))
     top = max((cell["misses"] / cell["accesses"] for cell in layers if cell.get("accesses")), default=0.0)
-    prefetch_names = prefetchers(rows)
     present = {key[:3] for key in cells}
     infos = []
     for label in capacity_labels(rows):
@@ -53,7 +52,7 @@ def layer_info(layers: Sequence[Row], rows: Sequence[Row]) -> tuple[LayerInfo, .
         if not shown:
             continue
 
-        names = tuple(contender(row, prefetch_names) for row in shown)
+        names = tuple(contender(row) for row in shown)
         infos.append(LayerInfo(label, layer_ids, names, *_grids(cells, shown, layer_ids), top))
     return tuple(infos)
 
@@ -79,7 +78,7 @@ def draw_layers(info: LayerInfo) -> go.Figure:
 
     rows, columns = range(len(info.names)), range(len(info.layer_ids))
     rates = [[info.rate(row, column) for column in columns] for row in rows]
-    figure = go.Figure(layout=bar_layout(len(info.names), extra=130))
+    figure = go.Figure(layout=bar_layout(info.names, extra=130))
     figure.add_heatmap(
         z=[[None if rate is None else 100 * rate for rate in line] for line in rates],
         x=[str(layer) for layer in info.layer_ids],
@@ -97,9 +96,6 @@ def draw_layers(info: LayerInfo) -> go.Figure:
         hoverinfo="text",
     )  # fmt: skip
     figure.update_xaxes(title="MoE layer (the model's own number)", type="category", showgrid=False)
-    figure.update_yaxes(
-        tickvals=list(range(len(info.names))), ticktext=[literal(name, 24) for name in info.names]
-    )
     figure.update_layout(margin_t=72)
     return figure
 

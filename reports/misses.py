@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .embed import literal
 from .palette import MISS_COLOURS, MISS_KINDS
-from .rows import Row, capacity_labels, contender, in_order, prefetchers
+from .rows import Row, capacity_labels, contender, in_order
 from .scales import COUNT, significant
 
 if TYPE_CHECKING:
@@ -29,12 +29,11 @@ class MissInfo(NamedTuple):
 
 def miss_info(rows: Sequence[Row]) -> tuple[MissInfo, ...]:
     """For each capacity, a bar for each row in the table's order; rows without accesses are left out."""
-    names = prefetchers(rows)
     infos = []
     for label in capacity_labels(rows):
         bars = [
             MissBar(
-                contender(row, names),
+                contender(row),
                 bool(row.get("is_bound")),
                 int(row["accesses"]),
                 {kind: int(row[kind]) for kind in MISS_KINDS if kind in row},
@@ -53,7 +52,8 @@ def draw_misses(info: MissInfo) -> go.Figure:
 
     from .figure import bar_layout, legend_above
 
-    figure = go.Figure(layout=bar_layout(len(info.bars), extra=110))
+    names = [bar.name + (" (bound)" if bar.is_bound else "") for bar in info.bars]
+    figure = go.Figure(layout=bar_layout(names, extra=110))
     for kind in MISS_KINDS:
         found = [(index, bar) for index, bar in enumerate(info.bars) if kind in bar.kinds]
         if not found:
@@ -68,8 +68,6 @@ def draw_misses(info: MissInfo) -> go.Figure:
             hovertext=[_hover(bar, kind) for _, bar in found],
             hoverinfo="text",
         )
-    names = [literal(bar.name, 24) + (" (bound)" if bar.is_bound else "") for bar in info.bars]
-    figure.update_yaxes(tickvals=list(range(len(names))), ticktext=names)
     figure.update_xaxes(title="misses (% of accesses)", rangemode="tozero")
     figure.update_layout(barmode="stack", showlegend=True, legend=legend_above(), margin_t=44)
     return figure

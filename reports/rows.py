@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from .embed import plain
@@ -70,10 +70,8 @@ def policy_names(rows: Iterable[Row]) -> list[str]:
     return sorted({str(row["policy"]) for row in rows if not row.get("is_bound")})
 
 
-def contender(row: Row, prefetch_names: Sequence[str]) -> str:
-    """`policy`, or `policy + prefetch` where more than one prefetcher (or one that is not "none") ran."""
-    if row.get("is_bound") and row["prefetch"] == NO_PREFETCH:
-        return str(row["policy"])
-    if list(prefetch_names) == [NO_PREFETCH]:
+def contender(row: Row) -> str:
+    """`policy`, or `policy + prefetch` where a prefetcher ran."""
+    if row["prefetch"] == NO_PREFETCH:
         return str(row["policy"])
     return f"{row['policy']} + {row['prefetch']}"

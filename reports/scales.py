@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ..workbench.units import format_bytes, format_rate, format_seconds
@@ -24,6 +24,23 @@ class Unit(NamedTuple):
 
     def show(self, value: float) -> str:
         return significant(value * self.factor if self.factor != 1 else value, self.digits)
+
+    def aligned(self, values: Iterable[float]) -> Callable[[float], str]:
+        """How to show the numbers of one column: all with the decimals that suit the largest.
+
+        A number that these decimals would round to 0 is shown with significant digits instead.
+        """
+        shown = [value * self.factor for value in values]
+        largest = max((abs(value) for value in shown), default=0.0)
+        if not largest or all(float(value).is_integer() for value in shown):
+            return self.show
+        decimals = max(self.digits - 1 - math.floor(math.log10(largest)), 0)
+
+        def show(value: float) -> str:
+            text = f"{value * self.factor:,.{decimals}f}"
+            return text if float(text.replace(",", "")) or not value else self.show(value)
+
+        return show
 
     def titled(self, title: str) -> str:
         return f"{title} ({self.name})" if self.name else title

@@ -120,6 +120,7 @@ def _table(rows: Sequence[Row], known: Sequence[_Known], others: Sequence[str] =
         column.column: column.unit([row[column.column] for row in rows if column.column in row])
         for column in present
     }
+    shows = {name: unit.aligned(row[name] for row in rows if name in row) for name, unit in units.items()}
     columns = [Column(one.column, one.title, units[one.column].name, True) for one in present]
     columns += [Column(name, name.replace("_", " "), "", False) for name in others]
     groups = []
@@ -129,7 +130,7 @@ def _table(rows: Sequence[Row], known: Sequence[_Known], others: Sequence[str] =
         lines = []
         for row in members:
             cells = [
-                _cell(row, one.column, units[one.column], best[one.column])
+                _cell(row, one.column, shows[one.column], best[one.column])
                 for one in present
             ] + [Cell(named_value(name, row.get(name)), False, False) for name in others]  # fmt: skip
             lines.append(
@@ -145,11 +146,11 @@ def _best(members: Sequence[Row], column: _Known) -> float | None:
     return column.best(values) if column.best and len(set(values)) > 1 else None
 
 
-def _cell(row: Row, name: str, unit: Unit, best: float | None) -> Cell:
+def _cell(row: Row, name: str, show: Callable[[float], str], best: float | None) -> Cell:
     value: Any = row.get(name)
     if value is None:
         return Cell(UNKNOWN, False, False)
-    return Cell(unit.show(value), True, best is not None and value == best and not row.get("is_bound"))
+    return Cell(show(value), True, best is not None and value == best and not row.get("is_bound"))
 
 
 def _size(row: Row) -> str:
