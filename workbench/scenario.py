@@ -94,7 +94,11 @@ def replay_scenario(
         value = options[name]
         if value is not None and (folder / value).is_file():
             options[name] = folder / value
-    return replay(options.pop("trace"), **options, out=out, progress=progress)
+    result = replay(options.pop("trace"), **options, progress=progress)
+    result.run["scenario"] = {"file": Path(path).name, "content_sha256": scenario.content_hash()}
+    if out is not None:
+        result.save(out)
+    return result
 
 
 _FIRST = """\

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..cache.core import ACCESS, FETCHES, FUSED, MEMBERS
-from ..cache.ledger import HIT, HITS, LATE, PREFETCH_LATE
+from ..cache.ledger import HIT, HITS, KIND_LATE, LATE, PREFETCH_LATE
 from ..compiled import compiled, inlined
 from .counting import decide_event
 from .link import (
@@ -71,8 +71,8 @@ def _mark_late(s: Any, plan: Any, i: int, counts: Any, layer_counts: Any) -> Non
     counts[PREFETCH_LATE] += 1
     layer = s.layer_of[plan.member[i]]
     layer_counts[layer, HIT] -= 1
-    layer_counts[layer, 1] += 1
-    plan.kind[i] = 1
+    layer_counts[layer, KIND_LATE] += 1
+    plan.kind[i] = KIND_LATE
 
 
 @inlined
@@ -80,10 +80,10 @@ def _issue(contract: int, m: Any, c: Any, s: Any, plan: Any) -> None:
     """Decisions take effect: late members are promoted, then misses ask for copies, then prefetches."""
     if contract != ACCESS:
         for i in range(plan.size[MEMBERS]):
-            if plan.kind[i] == 1 and m.member_at[plan.place[i]] == i:
+            if plan.kind[i] == KIND_LATE and m.member_at[plan.place[i]] == i:
                 promote(c, plan.place[i])
         for i in range(plan.size[MEMBERS]):
-            if plan.kind[i] > 1 and plan.wait[i] < 0:
+            if plan.kind[i] > KIND_LATE and plan.wait[i] < 0:
                 _ask(m, c, s, plan, i)
     for f in range(plan.size[FETCHES]):
         withdraw(c, plan.fetch_slot[f], s.size)
@@ -251,7 +251,7 @@ def time_event(
         if contract == FUSED:
             for i in range(plan.size[MEMBERS]):
                 x = plan.member[i]
-                if plan.kind[i] > 1 and s.slot_of[x] >= 0:
+                if plan.kind[i] > KIND_LATE and s.slot_of[x] >= 0:
                     withdraw(c, s.slot_of[x], s.size)
     stall = end - known - (m.time[COMPUTE_BUSY] - busy_before)
     m.time[STALL] += stall

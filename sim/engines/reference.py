@@ -214,7 +214,6 @@ class DecodeLoop:
         self.waits_for: dict[tuple[int, int], int] = {}  # (place, expert) → member
         self.followers: dict[int, int] = {}
         self.arrival: simpy.Event | None = None
-        self.issue_done: simpy.Event | None = None
 
     def run_block(self, block: Any, next_uses: Any) -> int:
         """Run a block of passes to its end; return how many of `next_uses` were used."""
