@@ -23,12 +23,15 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def source_hash() -> str:
-    """Twelve hex digits that change when any file of `sim/` or the version of numba changes."""
+    """Twelve hex digits that change when a file beside compiled code, this file or the version of numba changes."""
     digest = hashlib.sha256(numba.__version__.encode())
     root = Path(__file__).parent
-    for path in sorted(root.rglob("*.py")):
-        digest.update(path.relative_to(root).as_posix().encode())
-        digest.update(path.read_bytes())
+    sources = {path: path.read_bytes() for path in sorted(root.rglob("*.py"))}
+    folders = {path.parent for path, text in sources.items() if b"\n@compiled" in text or b"\n@inlined" in text}
+    for path, text in sources.items():
+        if path.parent in folders or path == Path(__file__):
+            digest.update(path.relative_to(root).as_posix().encode())
+            digest.update(text)
     return digest.hexdigest()[:12]
 
 

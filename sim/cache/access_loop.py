@@ -14,40 +14,41 @@ from numpy.typing import NDArray
 
 from ..compiled import compiled
 from .registry import Policy
-from .state import EVENT, NEVER, CacheState, new_state
-from .switch import admits, on_evict, on_hit, on_insert, prefers, victim
+from .state import EVENT, NEVER, NEXT_USE, OCCUPANT, SLOT, new_state
+from .switch import admits, needs_clock, on_evict, on_hit, on_insert, prefers, victim
 
 
 @compiled
 def _count(code: int, s: Any, ids: Any, next_uses: Any, capacity: int) -> int:
     literally(code)
-    misses, used = 0, s.used[0]
+    misses, used = 0, 0
+    place: Any = 0
     has_future = next_uses.shape[0] > 0
     for j in range(ids.shape[0]):
         x = ids[j]
-        s.clock[EVENT] = j
+        if needs_clock(code):
+            s.clock[EVENT] = j
         if has_future:
-            s.next_use[x] = next_uses[j]
-        if s.slot_of[x] >= 0:
+            s.when[NEXT_USE, x] = next_uses[j]
+        if s.expert[SLOT, x]:
             on_hit(code, s, x, 0)
             continue
         misses += 1
         if capacity == 0 or not admits(code, s, x):
             continue
         if used < capacity:
-            slot = used
             used += 1
+            place = used
         else:
             y = victim(code, s, 0)
             if not prefers(code, s, x, y):
                 continue
             on_evict(code, s, y, 0)
-            slot = s.slot_of[y]
-            s.slot_of[y] = -1
-        s.slot_of[x] = slot
-        s.occupant[slot] = x
+            place = np.int64(s.expert[SLOT, y])
+            s.expert[SLOT, y] = 0
+        s.expert[SLOT, x] = place
+        s.slot[OCCUPANT, place - 1] = x
         on_insert(code, s, x, 0, False)
-    s.used[0] = used
     return misses
 
 
@@ -79,15 +80,16 @@ def count_misses(
     `next_uses` (from `next_accesses`) may be given so that several capacities share it; policies that need the
     future compute it otherwise.
     """
-    state: CacheState = new_state(
+    state = new_state(
         num_layers=1,
         num_experts=num_ids,
         capacity_per_pool=np.array([capacity], np.int64),
         size_per_layer=np.ones(1, np.int64),
         parameters=policy.parameters,
         rng=rng,
+        narrow=True,
     )
     future = np.zeros(0, np.int32)
     if policy.needs_future:
         future = next_accesses(ids, num_ids) if next_uses is None else next_uses
-    return int(_count(policy.code, state, ids, future, min(capacity, num_ids)))
+    return int(_count(policy.code, state, np.asarray(ids, np.uint32), future, min(capacity, num_ids)))

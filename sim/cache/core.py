@@ -6,342 +6,282 @@ it, and the engines find that one. `docs/engine.md` states every rule below in p
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..compiled import compiled, inlined
 from . import ledger as k
-from .state import EVENT, LAYER, PASS
+from .plan import EVICTED, EXPERT, FETCH_SLOT, FETCHED, FETCHES, KIND, MEMBERS, PLACE, WAIT
+from .state import (
+    CAPACITY,
+    EVENT,
+    EVICT_PASS,
+    FREE,
+    FREE_COUNT,
+    LAYER,
+    LAYER_OF,
+    MOVED,
+    NEXT_USE,
+    OCCUPANT,
+    PASS,
+    PIN,
+    POOL_OF,
+    SIZE,
+    SLOT,
+    SLOT_START,
+    UNUSED_PREFETCH,
+    USED,
+    slot_of,
+)
 from .switch import admits, begin_event, may_stream, on_evict, on_hit, on_insert, prefers, victim
 
 SLOTS, FUSED, ACCESS = range(3)
 CONTRACTS = {"slots": SLOTS, "fused": FUSED, "access": ACCESS}
 
-# How a miss finds a place
-_FOUND, _STREAMED, _ALL_PINNED = range(3)
-# Columns of Plan.size
-MEMBERS, FETCHES, EVICTED = range(3)
-
-
-class Plan(NamedTuple):
-    """What one event decided: arrays that are filled anew each time."""
-
-    member: NDArray[np.int32]  # [U] experts of the event: ascending, or as written under `access`
-    tokens: NDArray[np.int32]  # [U] tokens of the pass that chose it
-    kind: NDArray[np.uint8]  # [U] HIT or a kind of miss
-    place: NDArray[np.int32]  # [U] slot; from the number of slots on, a place in the staging buffer
-    wait: NDArray[np.int32]  # [U] member whose computation must end before this copy may start, −1: none
-    fetch: NDArray[np.int32]  # [F] experts prefetched
-    fetch_slot: NDArray[np.int32]  # [F]
-    evicted: NDArray[np.int32]  # [V] experts evicted, in order
-    size: NDArray[np.int64]  # [3] members, fetches, evicted
-
-
-def new_plan(num_experts: int, max_fetch: int, slots: int) -> Plan:
-    return Plan(
-        member=np.zeros(num_experts, np.int32),
-        tokens=np.zeros(num_experts, np.int32),
-        kind=np.zeros(num_experts, np.uint8),
-        place=np.zeros(num_experts, np.int32),
-        wait=np.zeros(num_experts, np.int32),
-        fetch=np.zeros(max_fetch, np.int32),
-        fetch_slot=np.zeros(max_fetch, np.int32),
-        evicted=np.zeros(num_experts + max_fetch + slots, np.int32),
-        size=np.zeros(3, np.int64),
-    )
+# What came of a wish for a slot, when it is not the slot's number
+STREAMED, ALL_PINNED = -1, -2
 
 
 @inlined
-def collect(
-    experts: Any, low: int, high: int, layer: int, num_experts: int, sort: bool, seen: Any, plan: Plan
-) -> int:
-    """Fill `plan.member` and `plan.tokens` with the union of rows low … high−1 of a layer; return the logical count.
-
-    `seen` is [N] zeros, and is again when this returns.
-    """
-    found, logical = 0, 0
-    for row in range(low, high):
-        for column in range(experts.shape[2]):
-            expert = experts[row, layer, column]
-            if expert < 0:
-                continue
-            logical += 1
-            if seen[expert] == 0:
-                plan.member[found] = expert
-                found += 1
-            seen[expert] += 1
-    if sort:
-        if found <= 24:
-            for i in range(1, found):
-                value, j = plan.member[i], i - 1
-                while j >= 0 and plan.member[j] > value:
-                    plan.member[j + 1] = plan.member[j]
-                    j -= 1
-                plan.member[j + 1] = value
-        else:
-            found = 0
-            for expert in range(num_experts):
-                if seen[expert]:
-                    plan.member[found] = expert
-                    found += 1
-    for i in range(found):
-        expert = plan.member[i]
-        plan.tokens[i] = seen[expert]
-        seen[expert] = 0
-        plan.member[i] = layer * num_experts + expert
-    plan.size[MEMBERS] = found
-    return logical
-
-
-@inlined
-def _evict(code: int, s: Any, x: int, counts: Any, plan: Plan) -> None:
-    pool, slot = s.pool_of[x], s.slot_of[x]
+def _evict(code: int, s: Any, x: int, pool: int, counts: Any, plan: Any) -> None:
+    slot = slot_of(s, x)
     on_evict(code, s, x, pool)
-    s.slot_of[x] = -1
-    s.occupant[slot] = -1
-    s.free_slots[s.slot_start[pool] + s.free_count[pool]] = slot
-    s.free_count[pool] += 1
-    s.used[pool] -= s.size[x]
-    s.evict_pass[x] = s.clock[PASS]
+    s.expert[SLOT, x] = 0
+    s.slot[OCCUPANT, slot] = -1
+    s.slot[FREE, s.pool[SLOT_START, pool] + s.pool[FREE_COUNT, pool]] = slot
+    s.pool[FREE_COUNT, pool] += 1
+    s.pool[USED, pool] -= s.layer[SIZE, s.expert[LAYER_OF, x]]
+    s.when[EVICT_PASS, x] = s.clock[PASS]
     counts[k.EVICTIONS] += 1
-    counts[k.PREFETCH_EVICTED_UNUSED] += s.unused_prefetch[x]
-    s.unused_prefetch[x] = 0
+    counts[k.PREFETCH_EVICTED_UNUSED] += s.expert[UNUSED_PREFETCH, x]
+    s.expert[UNUSED_PREFETCH, x] = 0
     plan.evicted[plan.size[EVICTED]] = x
     plan.size[EVICTED] += 1
 
 
 @inlined
-def insert(code: int, s: Any, x: int, for_next_pass: bool, counts: Any) -> int:
-    """Give x a slot of its pool, which must have room; return the slot."""
-    pool = s.pool_of[x]
-    s.free_count[pool] -= 1
-    slot = s.free_slots[s.slot_start[pool] + s.free_count[pool]]
-    s.slot_of[x] = slot
-    s.occupant[slot] = x
-    s.used[pool] += s.size[x]
+def _insert(code: int, s: Any, x: int, pool: int, size: int, for_next_pass: bool, counts: Any) -> int:
+    s.pool[FREE_COUNT, pool] -= 1
+    slot = s.slot[FREE, s.pool[SLOT_START, pool] + s.pool[FREE_COUNT, pool]]
+    s.expert[SLOT, x] = slot + 1
+    s.slot[OCCUPANT, slot] = x
+    s.pool[USED, pool] += size
     counts[k.INSERTIONS] += 1
     on_insert(code, s, x, pool, for_next_pass)
     return slot
 
 
-@compiled
-def _make_room(code: int, s: Any, x: int, counts: Any, plan: Plan) -> int:
-    """Evict until x fits into its pool."""
-    if not admits(code, s, x) or s.size[x] > s.capacity[s.pool_of[x]]:
-        return _STREAMED
-    pool = s.pool_of[x]
-    while s.used[pool] + s.size[x] > s.capacity[pool]:
+@inlined
+def _bring_in(code: int, s: Any, x: int, size: int, for_next_pass: bool, counts: Any, plan: Any) -> int:
+    """Give x a slot of its pool, evicting whom the policy says; return the slot, STREAMED or ALL_PINNED."""
+    pool = s.expert[POOL_OF, x]
+    if not admits(code, s, x) or size > s.pool[CAPACITY, pool]:
+        return STREAMED
+    while s.pool[USED, pool] + size > s.pool[CAPACITY, pool]:
         y = victim(code, s, pool)
         if y < 0:
-            return _ALL_PINNED
+            return ALL_PINNED
         if not prefers(code, s, x, y):
-            return _STREAMED
-        _evict(code, s, y, counts, plan)
-    return _FOUND
+            return STREAMED
+        _evict(code, s, y, pool, counts, plan)
+    return _insert(code, s, x, pool, size, for_next_pass, counts)
+
+
+@compiled
+def load_first(code: int, s: Any, x: int, counts: Any) -> bool:
+    """Put x of a static set into its pool before the run, if it fits."""
+    pool, size = s.expert[POOL_OF, x], s.layer[SIZE, s.expert[LAYER_OF, x]]
+    if s.pool[USED, pool] + size > s.pool[CAPACITY, pool]:
+        return False
+    _insert(code, s, x, pool, size, False, counts)
+    s.expert[MOVED, x] = 1
+    counts[k.MOVED] += 1
+    counts[k.FIRST_LOAD_BYTES] += size
+    return True
 
 
 @inlined
-def _kind_of_miss(s: Any, x: int) -> int:
-    if s.evict_pass[x] == s.clock[PASS]:
+def _kind_of_access(s: Any, x: int) -> int:
+    if s.expert[SLOT, x]:
+        return k.HIT
+    if s.when[EVICT_PASS, x] == s.clock[PASS]:
         return k.KIND_COLLISION
-    return k.KIND_CAPACITY if s.moved[x] else k.KIND_COMPULSORY
+    return k.KIND_CAPACITY if s.expert[MOVED, x] else k.KIND_COMPULSORY
 
 
 @inlined
-def _count(s: Any, x: int, kind: int, counts: Any, layer_counts: Any) -> None:
-    """Enter one classified access into the ledger."""
-    column = k.HITS if kind == k.HIT else k.LATE + kind - k.KIND_LATE
-    counts[k.ACCESSES] += 1
-    counts[column] += 1
-    layer_counts[s.layer_of[x], kind] += 1
+def _classify_one(code: int, s: Any, plan: Any, i: int, counts: Any, layer_counts: Any) -> int:
+    """Enter one access into the ledger, against the state now, and let the policy know of a hit."""
+    x = plan.member[EXPERT, i]
+    kind = _kind_of_access(s, x)
+    plan.member[KIND, i] = kind
+    plan.member[PLACE, i] = slot_of(s, x)
+    plan.member[WAIT, i] = -1
+    layer_counts[s.clock[LAYER], kind] += 1
     if kind == k.HIT:
-        counts[k.PREFETCH_USED] += s.unused_prefetch[x]
-        s.unused_prefetch[x] = 0
+        counts[k.HITS] += 1
+        counts[k.PREFETCH_USED] += s.expert[UNUSED_PREFETCH, x]
+        s.expert[UNUSED_PREFETCH, x] = 0
+        on_hit(code, s, x, s.expert[POOL_OF, x])
     else:
+        counts[k.LATE + kind - k.KIND_LATE] += 1
         counts[k.MOVED] += 1
-        counts[k.DEMAND_BYTES] += s.size[x]
-        s.moved[x] = 1
+        counts[k.DEMAND_BYTES] += s.layer[SIZE, s.clock[LAYER]]
+        s.expert[MOVED, x] = 1
+    return kind
 
 
 @inlined
-def _member_index(plan: Plan, x: int) -> int:
+def _member_index(plan: Any, x: int) -> int:
     for i in range(plan.size[MEMBERS]):
-        if plan.member[i] == x:
+        if plan.member[EXPERT, i] == x:
             return i
     return -1
 
 
 @inlined
-def _latest_at(plan: Plan, i: int, place: int) -> int:
+def _latest_at(plan: Any, i: int, place: int) -> int:
     """The streamed member before i that used the same place of the staging buffer, −1: none."""
     for j in range(i - 1, -1, -1):
-        if plan.place[j] == place:
+        if plan.member[PLACE, j] == place:
             return j
     return -1
 
 
 @inlined
-def _pin_residents(s: Any, plan: Plan, value: int) -> None:
+def _pin_residents(s: Any, plan: Any, value: int) -> None:
     for i in range(plan.size[MEMBERS]):
-        if s.slot_of[plan.member[i]] >= 0:
-            s.pin[plan.member[i]] = value
+        if s.expert[SLOT, plan.member[EXPERT, i]]:
+            s.expert[PIN, plan.member[EXPERT, i]] = value
 
 
 @inlined
-def _classify(code: int, s: Any, plan: Plan, counts: Any, layer_counts: Any) -> None:
-    """Classify all members against the state now, pin the resident ones and let the policy know of the hits."""
-    for i in range(plan.size[MEMBERS]):
-        x = plan.member[i]
-        plan.wait[i] = -1
-        plan.place[i] = s.slot_of[x]
-        plan.kind[i] = k.HIT if plan.place[i] >= 0 else _kind_of_miss(s, x)
-    for i in range(plan.size[MEMBERS]):
-        x = plan.member[i]
-        _count(s, x, plan.kind[i], counts, layer_counts)
-        if plan.kind[i] == k.HIT:
-            s.pin[x] = 1
-            on_hit(code, s, x, s.pool_of[x])
-
-
-@inlined
-def _slots_event(code: int, s: Any, plan: Plan, staging: int, counts: Any, layer_counts: Any) -> None:
-    """Every miss must sit in a slot to be computed, or in the staging buffer if the policy streams it.
-
-    When all slots hold members of this event, a miss takes the slot of one that comes before it in the order of
-    computation (a wave); from then on the policy chooses among those.
-    """
-    _classify(code, s, plan, counts, layer_counts)
-    slots, streamed, in_waves = s.occupant.shape[0], 0, False
-    for i in range(plan.size[MEMBERS]):
-        if plan.kind[i] == k.HIT:
-            continue
-        x = plan.member[i]
-        before = plan.size[EVICTED]
-        outcome = _make_room(code, s, x, counts, plan)
-        if outcome == _ALL_PINNED and not may_stream(code):
-            in_waves = True
-            _pin_residents(s, plan, 0)
-            outcome = _make_room(code, s, x, counts, plan)
-        if outcome == _FOUND:
-            if in_waves and plan.size[EVICTED] > before:
-                plan.wait[i] = _member_index(plan, plan.evicted[plan.size[EVICTED] - 1])
-                counts[k.WAVES] += plan.wait[i] >= 0
-            plan.place[i] = insert(code, s, x, False, counts)
-            s.pin[x] = 0 if in_waves else 1
-        else:
-            counts[k.BYPASSES] += 1
-            plan.place[i] = slots + streamed % staging
-            plan.wait[i] = _latest_at(plan, i, plan.place[i])
-            streamed += 1
-    _pin_residents(s, plan, 1)
-
-
-@compiled
-def _fused_event(code: int, s: Any, plan: Plan, counts: Any, layer_counts: Any) -> None:
-    """Misses stream through a workspace outside the cache; `admit_after` decides later who stays."""
-    _classify(code, s, plan, counts, layer_counts)
-    slots, streamed = s.occupant.shape[0], 0
-    for i in range(plan.size[MEMBERS]):
-        if plan.kind[i] != k.HIT:
-            plan.place[i] = slots + streamed
-            streamed += 1
-
-
-@compiled
-def _admit_after(code: int, s: Any, plan: Plan, counts: Any) -> None:
-    """End of a fused event: each missed expert, in ascending id, is admitted or let go."""
-    for i in range(plan.size[MEMBERS]):
-        x = plan.member[i]
-        if plan.kind[i] == k.HIT or s.slot_of[x] >= 0:
-            continue
-        if _make_room(code, s, x, counts, plan) == _FOUND:
-            insert(code, s, x, False, counts)
-        else:
-            counts[k.BYPASSES] += 1
-
-
-@compiled
-def access_one(code: int, s: Any, plan: Plan, i: int, counts: Any, layer_counts: Any) -> None:
-    """One access of the `access` contract: classified, admitted and evicted for by itself."""
-    x = plan.member[i]
-    plan.wait[i] = -1
-    plan.place[i] = s.slot_of[x]
-    plan.kind[i] = k.HIT if plan.place[i] >= 0 else _kind_of_miss(s, x)
-    _count(s, x, plan.kind[i], counts, layer_counts)
-    if plan.kind[i] == k.HIT:
-        on_hit(code, s, x, s.pool_of[x])
-    elif _make_room(code, s, x, counts, plan) == _FOUND:
-        plan.place[i] = insert(code, s, x, False, counts)
-    else:
-        counts[k.BYPASSES] += 1
-        plan.place[i] = s.occupant.shape[0]
-
-
-@inlined
-def _prefetch(
-    code: int, s: Any, plan: Plan, wanted: Any, first_next_pass: int, many: int, budget: int, counts: Any
+def _settle_member(
+    s: Any, plan: Any, i: int, place: int, evicted_before: int, in_waves: bool, counts: Any
 ) -> None:
-    """Reserve slots for what a prefetcher wants, in its order, within a byte budget (−1: no limit).
+    """A missed expert has got its slot."""
+    if in_waves and plan.size[EVICTED] > evicted_before:
+        plan.member[WAIT, i] = _member_index(plan, plan.evicted[plan.size[EVICTED] - 1])
+        counts[k.WAVES] += plan.member[WAIT, i] >= 0
+    plan.member[PLACE, i] = place
+    if not in_waves:
+        s.expert[PIN, plan.member[EXPERT, i]] = 1
 
-    Members of the event, and what this same decision fetched, are pinned. From index `first_next_pass` on the
-    wanted experts are for the next pass.
-    """
-    spent = 0
-    for i in range(many):
-        x = wanted[i]
-        if s.slot_of[x] >= 0:
-            continue
-        if budget >= 0 and spent + s.size[x] > budget:
-            break
-        if _make_room(code, s, x, counts, plan) != _FOUND:
-            counts[k.PREFETCH_REFUSED] += 1
-            continue
-        spent += s.size[x]
-        fetched = plan.size[FETCHES]
-        plan.fetch[fetched] = x
-        plan.fetch_slot[fetched] = insert(code, s, x, i >= first_next_pass, counts)
-        plan.size[FETCHES] += 1
-        s.pin[x] = 1
-        s.moved[x] = 1
-        s.unused_prefetch[x] = 1
-        counts[k.PREFETCH_ISSUED] += 1
-        counts[k.MOVED] += 1
-        counts[k.PREFETCH_BYTES] += s.size[x]
-    for i in range(plan.size[FETCHES]):
-        s.pin[plan.fetch[i]] = 0
+
+@inlined
+def _settle_fetch(s: Any, plan: Any, x: int, place: int, size: int, counts: Any) -> None:
+    """A prefetched expert has got its slot; it keeps it through the rest of this decision."""
+    fetched = plan.size[FETCHES]
+    plan.fetch[FETCHED, fetched] = x
+    plan.fetch[FETCH_SLOT, fetched] = place
+    plan.size[FETCHES] += 1
+    s.expert[PIN, x] = 1
+    s.expert[MOVED, x] = 1
+    s.expert[UNUSED_PREFETCH, x] = 1
+    counts[k.PREFETCH_ISSUED] += 1
+    counts[k.MOVED] += 1
+    counts[k.PREFETCH_BYTES] += size
+
+
+@inlined
+def _stream_all(slots: int, plan: Any) -> None:
+    """Each miss of a fused event has its place in the workspace."""
+    streamed = 0
+    for i in range(plan.size[MEMBERS]):
+        if plan.member[KIND, i] != k.HIT:
+            plan.member[PLACE, i] = slots + streamed
+            streamed += 1
+
+
+@inlined
+def _unpin(s: Any, plan: Any) -> None:
+    for i in range(plan.size[MEMBERS]):
+        s.expert[PIN, plan.member[EXPERT, i]] = 0
+    for f in range(plan.size[FETCHES]):
+        s.expert[PIN, plan.fetch[FETCHED, f]] = 0
 
 
 @inlined
 def step(
-    code: int, contract: int, s: Any, plan: Plan, event: int, pass_number: int, layer: int, next_uses: Any, staging: int,
+    code: int, contract: int, s: Any, plan: Any, event: int, pass_number: int, layer: int, next_uses: Any, staging: int,
     wanted: Any, first_next_pass: int, many: int, budget: int, counts: Any, layer_counts: Any,
 ) -> None:  # fmt: skip
-    """One event: classify `plan`'s members, place the misses, prefetch, and admit under the given contract.
+    """One event: classify `plan`'s members, place the misses and prefetch, as the contract says.
 
-    `next_uses` is [members] (event of each member's next use) or empty without future knowledge.
+    `slots`: all members are classified and the resident ones pinned; every miss must sit in a slot to be computed, or
+    in the staging buffer if the policy streams it. When all slots hold members of this event, a miss takes the slot
+    of one that comes before it in the order of computation (a wave). Then prefetches.
+    `fused`: classified likewise; misses stream through a workspace, prefetches are decided, and only then each miss is
+    admitted or let go.
+    `access`: each member is classified, admitted and evicted for by itself. Then prefetches.
+
+    Prefetches are taken in the prefetcher's order within a byte budget (−1: no limit); from index `first_next_pass`
+    on they are for the next pass. `next_uses` is [members] (event of each member's next use) or empty without future
+    knowledge. One loop for all, so that a policy's code is part of it once: that is what makes it quick.
     """
     s.clock[EVENT], s.clock[PASS], s.clock[LAYER] = event, pass_number, layer
+    members, slots = plan.size[MEMBERS], s.slot.shape[1]
     plan.size[FETCHES] = 0
     plan.size[EVICTED] = 0
     begin_event(code, s)
-    if contract == ACCESS:
-        for i in range(plan.size[MEMBERS]):
-            if next_uses.shape[0] > 0:
-                s.next_use[plan.member[i]] = next_uses[i]
-            access_one(code, s, plan, i, counts, layer_counts)
-        _prefetch(code, s, plan, wanted, first_next_pass, many, budget, counts)
-        return
-    if next_uses.shape[0] > 0:
-        for i in range(plan.size[MEMBERS]):
-            s.next_use[plan.member[i]] = next_uses[i]
-    if contract == SLOTS:
-        _slots_event(code, s, plan, staging, counts, layer_counts)
-    else:
-        _fused_event(code, s, plan, counts, layer_counts)
-    _prefetch(code, s, plan, wanted, first_next_pass, many, budget, counts)
-    for i in range(plan.size[MEMBERS]):
-        s.pin[plan.member[i]] = 0
+    counts[k.ACCESSES] += members
+    for i in range(members):
+        if next_uses.shape[0] > 0 and contract != ACCESS:
+            s.when[NEXT_USE, plan.member[EXPERT, i]] = next_uses[i]
+        if contract != ACCESS and _classify_one(code, s, plan, i, counts, layer_counts) == k.HIT:
+            s.expert[PIN, plan.member[EXPERT, i]] = 1
     if contract == FUSED:
-        _admit_after(code, s, plan, counts)
+        _stream_all(slots, plan)
+    streamed, spent, in_waves, fetching = 0, 0, False, True
+    first_fetch = 0 if contract == FUSED else members
+    for turn in range(members + many):
+        fetch, i = turn - first_fetch, turn if contract != FUSED else turn - many
+        is_fetch = 0 <= fetch < many
+        if fetch == 0 and in_waves:
+            _pin_residents(s, plan, 1)
+        if i == 0 and contract == FUSED:
+            _unpin(s, plan)
+        if is_fetch:
+            x: Any = np.int64(wanted[fetch])
+            size = s.layer[SIZE, s.expert[LAYER_OF, x]]
+            if s.expert[SLOT, x] or not fetching:
+                continue
+            if budget >= 0 and spent + size > budget:
+                fetching = False
+                continue
+        else:
+            x = np.int64(plan.member[EXPERT, i])
+            size = s.layer[SIZE, layer]
+            if contract == ACCESS:
+                if next_uses.shape[0] > 0:
+                    s.when[NEXT_USE, x] = next_uses[i]
+                _classify_one(code, s, plan, i, counts, layer_counts)
+            if plan.member[KIND, i] == k.HIT or s.expert[SLOT, x]:
+                continue
+        evicted_before, place = plan.size[EVICTED], ALL_PINNED
+        for _ in range(2):
+            place = _bring_in(code, s, x, size, is_fetch and fetch >= first_next_pass, counts, plan)
+            if place != ALL_PINNED or is_fetch or contract != SLOTS or may_stream(code):
+                break
+            in_waves = True
+            _pin_residents(s, plan, 0)
+        if is_fetch:
+            if place >= 0:
+                spent += size
+                _settle_fetch(s, plan, x, place, size, counts)
+            else:
+                counts[k.PREFETCH_REFUSED] += 1
+        elif place < 0:
+            counts[k.BYPASSES] += 1
+            if contract == SLOTS:
+                plan.member[PLACE, i] = slots + streamed % staging
+                plan.member[WAIT, i] = _latest_at(plan, i, plan.member[PLACE, i])
+                streamed += 1
+            elif contract == ACCESS:
+                plan.member[PLACE, i] = slots
+        elif contract == SLOTS:
+            _settle_member(s, plan, i, place, evicted_before, in_waves, counts)
+        elif contract == ACCESS:
+            plan.member[PLACE, i] = place
+    _unpin(s, plan)

@@ -6,18 +6,19 @@ from typing import Any
 
 from ..compiled import inlined
 from .chain import append, oldest_unpinned, unlink
+from .state import pool_list
 
 
 @inlined
 def insert(s: Any, x: int, pool: int) -> None:
-    append(s.chain, x, s.slot_of.shape[0] + pool)
+    append(s.expert, x, pool_list(s, pool))
 
 
 @inlined
 def evict(s: Any, x: int) -> None:
-    unlink(s.chain, x)
+    unlink(s.expert, x)
 
 
 @inlined
 def victim(s: Any, pool: int) -> int:
-    return oldest_unpinned(s.chain, s.pin, s.slot_of.shape[0] + pool)
+    return oldest_unpinned(s.expert, pool_list(s, pool))

@@ -10,16 +10,17 @@ from __future__ import annotations
 from typing import Any
 
 from ..compiled import inlined
+from .state import PIN, SCALAR
 
 # Rows of `links`: an entry's neighbours and bucket; a bucket's count, ends and neighbours; the free buckets
 _NEXT, _PREVIOUS, _BUCKET, _COUNT, _OLDEST, _YOUNGEST, _HIGHER, _LOWER, _FREE = range(9)
-_LOWEST = 0  # pool scalar: the bucket of the smallest count, −1 when the pool is empty
-_FREE_TOP, _MADE = 1, 2  # scalars of pool 0: free buckets stacked, buckets ever made
+_LOWEST = SCALAR  # row of pool: the bucket of the smallest count, −1 when the pool is empty
+_FREE_TOP, _MADE = SCALAR + 1, SCALAR + 2  # of pool 0: free buckets stacked, buckets ever made
 
 
 @inlined
 def _new_bucket(s: Any, count: int, lower: int, higher: int, pool: int) -> int:
-    links, shared = s.links, s.pool_scalar[0]
+    links, shared = s.links, s.pool[:, 0]
     if shared[_FREE_TOP] > 0:
         shared[_FREE_TOP] -= 1
         bucket = links[_FREE, shared[_FREE_TOP]]
@@ -35,7 +36,7 @@ def _new_bucket(s: Any, count: int, lower: int, higher: int, pool: int) -> int:
     if lower >= 0:
         links[_HIGHER, lower] = bucket
     else:
-        s.pool_scalar[pool, _LOWEST] = bucket
+        s.pool[_LOWEST, pool] = bucket
     if higher >= 0:
         links[_LOWER, higher] = bucket
     return bucket
@@ -72,10 +73,10 @@ def _remove(s: Any, x: int, pool: int) -> None:
         if lower >= 0:
             links[_HIGHER, lower] = higher
         else:
-            s.pool_scalar[pool, _LOWEST] = higher
+            s.pool[_LOWEST, pool] = higher
         if higher >= 0:
             links[_LOWER, higher] = lower
-        shared = s.pool_scalar[0]
+        shared = s.pool[:, 0]
         shared[_FREE_TOP] = max(shared[_FREE_TOP], 0)
         links[_FREE, shared[_FREE_TOP]] = bucket
         shared[_FREE_TOP] += 1
@@ -97,7 +98,7 @@ def hit(s: Any, x: int, pool: int) -> None:
 
 @inlined
 def insert(s: Any, x: int, pool: int) -> None:
-    lowest = s.pool_scalar[pool, _LOWEST]
+    lowest = s.pool[_LOWEST, pool]
     if lowest < 0 or s.links[_COUNT, lowest] != 1:
         lowest = _new_bucket(s, 1, -1, lowest, pool)
     _append(s.links, x, lowest)
@@ -110,11 +111,11 @@ def evict(s: Any, x: int, pool: int) -> None:
 
 @inlined
 def victim(s: Any, pool: int) -> int:
-    bucket = s.pool_scalar[pool, _LOWEST]
+    bucket = s.pool[_LOWEST, pool]
     while bucket >= 0:
         x = s.links[_OLDEST, bucket]
         while x >= 0:
-            if not s.pin[x]:
+            if not s.expert[PIN, x]:
                 return x
             x = s.links[_NEXT, x]
         bucket = s.links[_HIGHER, bucket]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from ..compiled import inlined
-from .chain import PREVIOUS, append, unlink
+from .chain import append, unlink
+from .state import PREVIOUS, pool_list
 
 
 @inlined
 def hit(s: Any, x: int, pool: int) -> None:
-    sentinel = s.slot_of.shape[0] + pool
-    if s.chain[PREVIOUS, sentinel] != x:  # the youngest stays where it is
-        unlink(s.chain, x)
-        append(s.chain, x, sentinel)
+    head = pool_list(s, pool)
+    if s.expert[PREVIOUS, head] != x:  # the youngest stays where it is
+        unlink(s.expert, x)
+        append(s.expert, x, head)

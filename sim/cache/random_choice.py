@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..compiled import inlined
+from .state import OCCUPANT, PIN, SLOT_END, SLOT_START
 
 _TRIES = 64
 
@@ -18,22 +19,24 @@ def _draw(state: Any) -> Any:
     x ^= x << np.uint64(25)
     x ^= x >> np.uint64(27)
     state[0] = x
-    return np.int64((x * np.uint64(2685821657736338717)) >> np.uint64(33))  # 31 bits: no sign, no bias to speak of
+    return np.int64(
+        (x * np.uint64(2685821657736338717)) >> np.uint64(33)
+    )  # 31 bits: no sign, no bias to speak of
 
 
 @inlined
 def victim(s: Any, pool: int) -> int:
-    low, high = s.slot_start[pool], s.slot_start[pool + 1]
+    low, high = s.pool[SLOT_START, pool], s.pool[SLOT_END, pool]
     if high == low:
         return -1
     slot = low
     for _ in range(_TRIES):
         slot = low + _draw(s.random_state) % (high - low)
-        x = s.occupant[slot]
-        if x >= 0 and not s.pin[x]:
+        x = s.slot[OCCUPANT, slot]
+        if x >= 0 and not s.expert[PIN, x]:
             return x
     for step in range(high - low):  # nearly all are pinned: take the next that is not
-        x = s.occupant[low + (slot - low + step) % (high - low)]
-        if x >= 0 and not s.pin[x]:
+        x = s.slot[OCCUPANT, low + (slot - low + step) % (high - low)]
+        if x >= 0 and not s.expert[PIN, x]:
             return x
     return -1

@@ -9,44 +9,45 @@ from __future__ import annotations
 from typing import Any
 
 from ..compiled import inlined
-from .chain import NEXT, append, unlink
+from .chain import append, unlink
+from .state import BIT, NEXT, PIN, SCALAR, pool_list
 
-_HAND = 0  # pool scalar: entry the hand points at; the sentinel or −1 means "start at the old end"
+_HAND = SCALAR  # row of pool: entry the hand points at; the head or −1 means "start at the old end"
 
 
 @inlined
 def hit(s: Any, x: int) -> None:
-    s.bit[x] = 1
+    s.expert[BIT, x] = 1
 
 
 @inlined
 def insert(s: Any, x: int, pool: int) -> None:
-    s.bit[x] = 0
-    append(s.chain, x, s.slot_of.shape[0] + pool)
+    s.expert[BIT, x] = 0
+    append(s.expert, x, pool_list(s, pool))
 
 
 @inlined
 def evict(s: Any, x: int, pool: int) -> None:
-    if s.pool_scalar[pool, _HAND] == x:
-        s.pool_scalar[pool, _HAND] = s.chain[NEXT, x]
-    unlink(s.chain, x)
+    if s.pool[_HAND, pool] == x:
+        s.pool[_HAND, pool] = s.expert[NEXT, x]
+    unlink(s.expert, x)
 
 
 @inlined
 def victim(s: Any, pool: int) -> int:
-    sentinel = s.slot_of.shape[0] + pool
-    x = s.pool_scalar[pool, _HAND]
+    head = pool_list(s, pool)
+    x = s.pool[_HAND, pool]
     wraps = 0
     while wraps < 3:  # a full round may start in the middle of the queue
-        if x < 0 or x == sentinel:
-            x = s.chain[NEXT, sentinel]
+        if x < 0 or x == head:
+            x = s.expert[NEXT, head]
             wraps += 1
-            if x == sentinel:
+            if x == head:
                 return -1
-        if not s.pin[x]:
-            if s.bit[x] == 0:
-                s.pool_scalar[pool, _HAND] = x
+        if not s.expert[PIN, x]:
+            if s.expert[BIT, x] == 0:
+                s.pool[_HAND, pool] = x
                 return x
-            s.bit[x] = 0
-        x = s.chain[NEXT, x]
+            s.expert[BIT, x] = 0
+        x = s.expert[NEXT, x]
     return -1

@@ -12,7 +12,9 @@ from typing import Any
 from ..compiled import inlined
 from . import belady, clock, fifo, least_stale, lfru, lfu, lru, random_choice, sieve
 
-FIFO, LRU, LFU, LFRU, CLOCK, SIEVE, RANDOM, LEAST_STALE, STATIC, NEVER, UNBOUNDED, BELADY, BELADY_BYPASS = range(13)
+FIFO, LRU, LFU, LFRU, CLOCK, SIEVE, RANDOM, LEAST_STALE, STATIC, NEVER, UNBOUNDED, BELADY, BELADY_BYPASS = (
+    range(13)
+)
 
 
 @inlined
@@ -36,14 +38,14 @@ def on_hit(code: int, s: Any, x: int, pool: int) -> None:
     elif code == SIEVE:
         sieve.hit(s, x)
     elif code == LEAST_STALE:
-        least_stale.hit(s, x, pool)
+        least_stale.hit(s, x)
     elif code in (BELADY, BELADY_BYPASS):
         belady.touch(s, x)
 
 
 @inlined
 def on_insert(code: int, s: Any, x: int, pool: int, for_next_pass: bool) -> None:
-    """An expert has been given a slot (`s.slot_of[x]` is set): by a miss, or by a prefetch."""
+    """An expert has been given a slot (SLOT is set): by a miss, or by a prefetch."""
     if code in (FIFO, LRU):
         fifo.insert(s, x, pool)
     elif code == LFU:
@@ -55,14 +57,14 @@ def on_insert(code: int, s: Any, x: int, pool: int, for_next_pass: bool) -> None
     elif code == SIEVE:
         sieve.insert(s, x, pool)
     elif code == LEAST_STALE:
-        least_stale.insert(s, x, pool, for_next_pass)
+        least_stale.insert(s, x, for_next_pass)
     elif code in (BELADY, BELADY_BYPASS):
         belady.touch(s, x)
 
 
 @inlined
 def on_evict(code: int, s: Any, x: int, pool: int) -> None:
-    """An expert is about to lose its slot (`s.slot_of[x]` is still set)."""
+    """An expert is about to lose its slot (SLOT is still set)."""
     if code in (FIFO, LRU):
         fifo.evict(s, x)
     elif code == LFU:
@@ -70,7 +72,7 @@ def on_evict(code: int, s: Any, x: int, pool: int) -> None:
     elif code == SIEVE:
         sieve.evict(s, x, pool)
     elif code == LEAST_STALE:
-        least_stale.evict(s, x, pool)
+        least_stale.evict(s, x)
     elif code in (BELADY, BELADY_BYPASS):
         belady.evict(s, x)
 
@@ -101,6 +103,12 @@ def victim(code: int, s: Any, pool: int) -> int:
 def admits(code: int, s: Any, x: int) -> bool:
     """Whether a missed expert may take a slot at all."""
     return code not in (STATIC, NEVER)
+
+
+@inlined
+def needs_clock(code: int) -> bool:
+    """Whether the policy reads which event it is."""
+    return code in (LFRU, BELADY, BELADY_BYPASS)
 
 
 @inlined

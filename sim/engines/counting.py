@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cache.core import MEMBERS, collect, step
+from ..cache.core import step
 from ..cache.ledger import LOGICAL
+from ..cache.plan import EXPERT, MEMBERS, collect
 from ..compiled import compiled, inlined
 from ..prefetch.request import FIRST_NEXT_PASS, MANY
 from ..prefetch.switch import NONE, propose
@@ -20,7 +21,7 @@ class Rules(NamedTuple):
     policy: int
     contract: int
     sort: bool  # members ascending (slots, fused) or as written (access)
-    seen: NDArray[np.int32]  # [N] zeros between events
+    num_experts: int
     prefetch: int
     whole: NDArray[np.int64]
     real: NDArray[np.float64]
@@ -43,20 +44,13 @@ def decide_event(
     layer_counts: Any,
 ) -> int:
     """Collect one event, ask the prefetcher and step the cache core; return how many of `next_uses` are now used."""
-    layers, num_experts = block.experts.shape[1], rules.seen.shape[0]
+    layers = block.experts.shape[1]
     pass_number = block.first_pass + index
     counts[LOGICAL] += collect(
-        block.experts,
-        block.start[index],
-        block.start[index + 1],
-        layer,
-        num_experts,
-        rules.sort,
-        rules.seen,
-        plan,
+        block.experts, block.start[index], block.start[index + 1], layer, rules.sort, plan
     )
     if rules.prefetch != NONE:
-        propose(rules.prefetch, rules.whole, rules.real, block, index, layer, num_experts, wanted)
+        propose(rules.prefetch, rules.whole, rules.real, block, index, layer, rules.num_experts, wanted)
     members = plan.size[MEMBERS]
     upcoming = next_uses[used : used + members] if next_uses.shape[0] > 0 else next_uses
     step(
@@ -64,6 +58,24 @@ def decide_event(
         wanted.expert, wanted.size[FIRST_NEXT_PASS], wanted.size[MANY], rules.budget, counts, layer_counts,
     )  # fmt: skip
     return used + members
+
+
+@compiled
+def decide_one(
+    rules: Any,
+    s: Any,
+    plan: Any,
+    wanted: Any,
+    block: Any,
+    index: int,
+    layer: int,
+    next_uses: Any,
+    used: int,
+    counts: Any,
+    layer_counts: Any,
+) -> int:
+    """`decide_event` for callers in Python."""
+    return decide_event(rules, s, plan, wanted, block, index, layer, next_uses, used, counts, layer_counts)
 
 
 @compiled
@@ -81,17 +93,7 @@ def count_block(
 
 
 @compiled
-def follow_uses(
-    block: Any,
-    num_experts: int,
-    by_access: bool,
-    seen: Any,
-    plan: Any,
-    latest: Any,
-    first: Any,
-    uses: Any,
-    done: int,
-) -> int:
+def follow_uses(block: Any, by_access: bool, plan: Any, latest: Any, first: Any, uses: Any, done: int) -> int:
     """One block of the pass that finds next uses; return the number of accesses so far.
 
     `uses[j]` becomes the time of the next use after access j, once that is seen; `latest[x]` is x's last access
@@ -100,19 +102,10 @@ def follow_uses(
     layers = block.experts.shape[1]
     for index in range(block.passes):
         for layer in range(layers):
-            collect(
-                block.experts,
-                block.start[index],
-                block.start[index + 1],
-                layer,
-                num_experts,
-                not by_access,
-                seen,
-                plan,
-            )
+            collect(block.experts, block.start[index], block.start[index + 1], layer, not by_access, plan)
             event = (block.first_pass + index) * layers + layer
             for i in range(plan.size[MEMBERS]):
-                x = plan.member[i]
+                x = plan.member[EXPERT, i]
                 time = done if by_access else event
                 if latest[x] >= 0:
                     uses[latest[x]] = time
@@ -124,9 +117,7 @@ def follow_uses(
 
 
 @compiled
-def count_uses(
-    block: Any, num_experts: int, seen: Any, plan: Any, uses: Any, firsts: Any, distinct: Any
-) -> None:
+def count_uses(block: Any, plan: Any, uses: Any, firsts: Any, distinct: Any) -> None:
     """Per expert, the events that use it; per pass, how many experts were used for the first time, by layer.
 
     Also notes the union sizes: `distinct[pass, layer]` is |E|.
@@ -134,18 +125,9 @@ def count_uses(
     layers = block.experts.shape[1]
     for index in range(block.begin, block.passes):
         for layer in range(layers):
-            collect(
-                block.experts,
-                block.start[index],
-                block.start[index + 1],
-                layer,
-                num_experts,
-                True,
-                seen,
-                plan,
-            )
+            collect(block.experts, block.start[index], block.start[index + 1], layer, True, plan)
             distinct[block.first_pass + index, layer] = plan.size[MEMBERS]
             for i in range(plan.size[MEMBERS]):
-                x = plan.member[i]
+                x = plan.member[EXPERT, i]
                 firsts[block.first_pass + index, layer] += uses[x] == 0
                 uses[x] += 1

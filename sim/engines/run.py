@@ -17,17 +17,19 @@ from numpy.typing import NDArray
 from ...errors import UsageError, unknown_name
 from ..blocks import Block, BlockSource
 from ..cache import ledger as k
-from ..cache.core import CONTRACTS, FUSED, SLOTS, insert, new_plan
+from ..cache.core import CONTRACTS, FUSED, SLOTS, load_first
+from ..cache.plan import new_plan
 from ..cache.registry import Policy
-from ..cache.state import new_state
+from ..cache.state import NEXT_USE, SLOT, UNUSED_PREFETCH, new_state
 from ..cache.switch import STATIC
 from ..costs import CostTable
 from ..prefetch.registry import Prefetcher, prefetcher
 from ..prefetch.request import new_wanted
 from . import fast
 from .counting import Rules, count_block
-from .link import FAR, LINK_BUSY, STORAGE_BUSY, WITHDRAWN, WITHDRAWN_BYTES, new_path
-from .reference import DecodeLoop, OnSegment
+from .link import FAR, LINK_BUSY, STORAGE_BUSY, UNTIL, WITHDRAWN, WITHDRAWN_BYTES, new_path
+from .reference import DecodeLoop
+from .reference_copies import OnSegment
 from .survey import NextUses, Survey, next_uses, survey
 
 ENGINES = ("numba", "simpy")
@@ -89,16 +91,16 @@ class Engine:
         layers, experts = trace.num_layers, trace.num_experts
         contract = CONTRACTS[setup.contract]
         rng = np.random.default_rng(setup.seed)
-        sizes = setup.size_per_layer if setup.size_per_layer is not None else np.ones(layers, np.int64)
+        self.sizes = setup.size_per_layer if setup.size_per_layer is not None else np.ones(layers, np.int64)
         self.state = new_state(
             num_layers=layers,
             num_experts=experts,
             capacity_per_pool=setup.capacity_per_pool,
-            size_per_layer=sizes,
+            size_per_layer=self.sizes,
             parameters=setup.policy.parameters,
             rng=rng,
         )
-        slots = len(self.state.occupant)
+        slots = self.state.slot.shape[1]
         fetches = self._most_fetched(layers * experts)
         self.plan = new_plan(experts, fetches, slots)
         self.wanted = new_wanted(layers * experts)
@@ -107,7 +109,7 @@ class Engine:
             policy=setup.policy.code,
             contract=contract,
             sort=setup.contract != "access",
-            seen=np.zeros(experts, np.int32),
+            num_experts=experts,
             prefetch=setup.prefetch.code,
             whole=setup.prefetch.whole_parameters(setup.seed),
             real=setup.prefetch.real_parameters(),
@@ -163,22 +165,16 @@ class Engine:
         if future is None:
             self.look = self.look or survey(self.source)
             future = next_uses(self.source, self.look.accesses, by_access=self.setup.contract == "access")
-        self.state.next_use[:] = future.first
+        self.state.when[NEXT_USE] = future.first
         return future.uses_A
 
     def _load_static_set(self) -> None:
         """Fill each pool with its most used experts; ties to the smaller layer, then expert id."""
         self.look = self.look or survey(self.source)
         uses = self.look.uses if self.setup.policy.setting("fit") == "all" else self.look.uses_first_half
-        s = self.state
         for x in np.lexsort((np.arange(len(uses)), -uses)):
-            pool = s.pool_of[x]
-            if uses[x] > 0 and s.used[pool] + s.size[x] <= s.capacity[pool]:
-                insert(STATIC, s, int(x), False, self.counts)
-                s.moved[x] = 1
-                self._first_loaded += 1
-                self.counts[k.MOVED] += 1
-                self.counts[k.FIRST_LOAD_BYTES] += s.size[x]
+            if uses[x] > 0:
+                self._first_loaded += load_first(STATIC, self.state, int(x), self.counts)
 
     def _prepare_machine(self, costs: CostTable, places: int, experts: int) -> None:
         layers, passes = self.source.trace.num_layers, self.source.passes.count
@@ -188,32 +184,23 @@ class Engine:
                 f"the trace has {passes} × {layers}"
             )
         link_ns = costs.copy_ns_C[costs.layer_class_L]
-        storage_ns = (
-            costs.storage_ns_C[costs.layer_class_L]
-            if self.setup.experts_home == "storage"
-            else np.zeros(0, np.int64)
-        )
-        if int(link_ns.min()) < 1 or (len(storage_ns) and int(storage_ns.min()) < 1):
+        storage_ns = costs.storage_ns_C[costs.layer_class_L] if self.setup.experts_home == "storage" else None
+        if int(link_ns.min()) < 1 or (storage_ns is not None and int(storage_ns.min()) < 1):
             raise RuntimeError("the cost table has a copy that takes no time")
-        self.path = new_path(places, costs.copy_engines, link_ns, storage_ns)
+        self.path = new_path(places, costs.copy_engines, link_ns, storage_ns, self.sizes)
         self.machine = fast.Machine(
             layer_class=costs.layer_class_L,
-            before_ns=costs.before_ns_PC,
-            resident_ns=costs.resident_ns_PC,
+            pass_ns=np.stack([costs.before_ns_PC, costs.resident_ns_PC, costs.after_ns_PC]),
             expert_ns=costs.expert_ns_CN,
-            after_ns=costs.after_ns_PC,
             decision_ns=self.setup.decision_ns,
             decision_beside=self.setup.decision_beside,
-            member_at=np.full(places, -1, np.int32),
-            waiter=np.full(experts, -1, np.int32),
-            ready=np.zeros(experts, np.int32),
+            order=np.full((2, experts), -1, np.int32),
             time=np.zeros(5, np.int64),
         )
         events = passes * layers if self.setup.record_events else 0
         self.record = fast.Record(
-            np.zeros(passes, np.int64), np.zeros(passes, np.int64), np.zeros(layers, np.int64),
-            *(np.zeros(events, np.int64) for _ in range(4)),
-        )  # fmt: skip
+            np.zeros((2, passes), np.int64), np.zeros(layers, np.int64), np.zeros((4, events), np.int64)
+        )
 
     def run(
         self,
@@ -255,7 +242,7 @@ class Engine:
         )  # fmt: skip
 
     def _result(self, engine: str, before: tuple[NDArray[np.int64], NDArray[np.int64]]) -> RunResult:
-        resident, unused = int((self.state.slot_of >= 0).sum()), int(self.state.unused_prefetch.sum())
+        resident, unused = (int(np.count_nonzero(self.state.expert[row])) for row in (SLOT, UNUSED_PREFETCH))
         k.check_conservation(self.counts, resident, unused)
         timed = self.setup.costs is not None
         ledger = k.make_ledger(
@@ -270,21 +257,22 @@ class Engine:
             "compute_busy_ns": int(time[fast.COMPUTE_BUSY]),
             "host_busy_ns": int(time[fast.HOST_BUSY]),
             "stall_ns": int(time[fast.STALL]),
-            "link_busy_ns": int(total[LINK_BUSY]) - _beyond(self.path.link_until, int(time[fast.NOW])),
+            "link_busy_ns": int(total[LINK_BUSY])
+            - _beyond(self.path.server[UNTIL, :-1], int(time[fast.NOW])),
             "storage_busy_ns": int(total[STORAGE_BUSY])
-            - _beyond(self.path.storage_until, int(time[fast.NOW])),
+            - _beyond(self.path.server[UNTIL, -1:], int(time[fast.NOW])),
             "withdrawn": int(total[WITHDRAWN]),
             "withdrawn_bytes": int(total[WITHDRAWN_BYTES]),
         }
         record = self.record
         events = None
         if self.setup.record_events:
-            events = {name: getattr(record, f"event_{name}") for name in ("known", "end", "hits", "late")}
+            events = dict(zip(("known", "end", "hits", "late"), record.event, strict=True))
         return RunResult(
             ledger,
             layer_counts,
-            record.pass_start,
-            record.pass_end,
+            record.of_pass[fast.START_OF_PASS],
+            record.of_pass[fast.END_OF_PASS],
             record.layer_stall,
             totals,
             events,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..blocks import BlockSource
-from ..cache.core import new_plan
+from ..cache.plan import new_plan
 from ..cache.state import NEVER
 from .counting import count_uses, follow_uses
 
@@ -54,15 +54,15 @@ def survey(source: BlockSource) -> Survey:
     firsts = np.zeros((passes.count, layers), narrow)
     uses = np.zeros(layers * experts, np.int64)
     first_half = uses.copy()
-    seen, plan = np.zeros(experts, np.int32), new_plan(experts, 0, 0)
+    plan = new_plan(experts, 0, 0)
     half = passes.count // 2
     for block in source:
         if block.first_pass <= half < block.first_pass + block.passes:
             middle = half - block.first_pass
-            count_uses(block._replace(passes=middle), experts, seen, plan, uses, firsts, union)
+            count_uses(block._replace(passes=middle), plan, uses, firsts, union)
             first_half = uses.copy()
             block = block._replace(begin=middle)
-        count_uses(block, experts, seen, plan, uses, firsts, union)
+        count_uses(block, plan, uses, firsts, union)
     return Survey(union, firsts, uses, first_half)
 
 
@@ -85,8 +85,8 @@ def next_uses(source: BlockSource, accesses: int, *, by_access: bool) -> NextUse
     n = trace.num_layers * trace.num_experts
     latest = np.full(n, -1, np.int64)
     first, uses = np.full(n, NEVER, np.int32), np.full(accesses, NEVER, np.int32)
-    seen, plan = np.zeros(trace.num_experts, np.int32), new_plan(trace.num_experts, 0, 0)
+    plan = new_plan(trace.num_experts, 0, 0)
     done = 0
     for block in source:
-        done = follow_uses(block, trace.num_experts, by_access, seen, plan, latest, first, uses, done)
+        done = follow_uses(block, by_access, plan, latest, first, uses, done)
     return NextUses(uses, first)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from codesign.sim.cache.access_loop import count_misses
 from codesign.sim.cache.registry import POLICIES, policy
+from codesign.sim.cache.state import CAPACITY, USED
 from codesign.sim.engines.run import Engine, Setup, run
 from slow_policies import SLOW, slow_events
 from small_scenarios import SPECS, drawn_setup, drawn_trace, one_layer, source_of
@@ -22,7 +23,11 @@ def drawn_counting(seed: int, name: str, contract: str) -> tuple[object, Setup, 
     whole = trace.num_experts * (1 if per_layer else trace.num_layers)
     sizes = {"never": 0, "unbounded": whole}
     capacity = np.full(pools, sizes.get(name, int(rng.integers(trace.top_k, whole + 1))), np.int64)
-    return source_of(trace, int(rng.integers(1, 4))), Setup(chosen, capacity, contract=contract, seed=seed), rng
+    return (
+        source_of(trace, int(rng.integers(1, 4))),
+        Setup(chosen, capacity, contract=contract, seed=seed),
+        rng,
+    )
 
 
 @EVERY
@@ -34,7 +39,9 @@ def test_a_policy_hits_and_misses_as_its_slow_twin_does(name: str, contract: str
         source, setup, _ = drawn_counting(seed, name, contract)
         result = run(source, setup)  # type: ignore[arg-type]
         expected = slow_events(source, setup)  # type: ignore[arg-type]
-        assert (result.ledger.hits, result.ledger.evictions, result.ledger.bypasses) == expected, f"seed {seed}"
+        assert (result.ledger.hits, result.ledger.evictions, result.ledger.bypasses) == expected, (
+            f"seed {seed}"
+        )
 
 
 def test_every_policy_but_chance_has_a_slow_twin() -> None:
@@ -47,7 +54,7 @@ def test_no_pool_ever_holds_more_than_its_capacity(name: str) -> None:
         source, setup, _ = drawn_counting(seed, name, "slots")
         engine = Engine(source, setup)  # type: ignore[arg-type]
         engine.run()
-        assert (engine.state.used <= engine.state.capacity).all()
+        assert (engine.state.pool[USED] <= engine.state.pool[CAPACITY]).all()
 
 
 @EVERY
@@ -57,20 +64,30 @@ def test_the_order_of_ids_inside_an_event_changes_nothing(name: str, contract: s
         rng = np.random.default_rng(seed)
         trace = drawn_trace(rng)
         shuffled = rng.permuted(trace.experts_TLK, axis=2)
-        size = {"never": 0}.get(name, trace.num_experts * trace.num_layers if name == "unbounded" else trace.top_k + 2)
-        setup = Setup(policy(name), np.array([min(size, trace.num_experts * trace.num_layers)]), contract=contract)
-        other = type(trace)(**{**{f: getattr(trace, f) for f in trace.__dataclass_fields__}, "experts_TLK": shuffled})
+        size = {"never": 0}.get(
+            name, trace.num_experts * trace.num_layers if name == "unbounded" else trace.top_k + 2
+        )
+        setup = Setup(
+            policy(name), np.array([min(size, trace.num_experts * trace.num_layers)]), contract=contract
+        )
+        other = type(trace)(
+            **{**{f: getattr(trace, f) for f in trace.__dataclass_fields__}, "experts_TLK": shuffled}
+        )
         assert run(source_of(trace, 2), setup).ledger == run(source_of(other, 2), setup).ledger
 
 
 @EVERY
 def test_the_quick_loop_counts_the_misses_of_the_cache_core(name: str) -> None:
     if name.startswith(("static", "least-stale")):
-        pytest.skip("a static set is loaded by the engine; least-stale goes by passes, which a plain sequence lacks")
+        pytest.skip(
+            "a static set is loaded by the engine; least-stale goes by passes, which a plain sequence lacks"
+        )
     for seed in range(10):
         ids = (np.random.default_rng(seed).zipf(1.3, 400) % 40).astype(np.int32)
         size = {"never": 0, "unbounded": 40}.get(name, 1 + seed * 4)
-        full = run(source_of(one_layer(ids.tolist(), 40)), Setup(policy(name), np.array([size]), contract="access"))
+        full = run(
+            source_of(one_layer(ids.tolist(), 40)), Setup(policy(name), np.array([size]), contract="access")
+        )
         assert count_misses(ids, 40, size, policy(name), rng=np.random.default_rng(0)) == full.ledger.misses
 
 
@@ -82,7 +99,13 @@ def test_no_policy_beats_its_oracle_at_any_capacity() -> None:
             misses = {
                 name: run(source, Setup(policy(name), np.array([size]))).ledger.misses
                 for name in SPECS
-                if name not in ("never", "unbounded", "static", "static:fit=first-half")  # loaded before the first use
+                if name
+                not in (
+                    "never",
+                    "unbounded",
+                    "static",
+                    "static:fit=first-half",
+                )  # loaded before the first use
             }
             assert misses["belady-bypass"] == min(misses.values())
             forced = {name: count for name, count in misses.items() if not policy(name).may_bypass}
@@ -101,7 +124,9 @@ def test_least_stale_without_sides_is_lru() -> None:
     for seed in range(30):
         trace = drawn_trace(np.random.default_rng(seed))
         size = np.array([trace.top_k + seed % 7])
-        lru, stale = (run(source_of(trace), Setup(policy(n), size)).ledger for n in ("lru", "least-stale:sides=false"))
+        lru, stale = (
+            run(source_of(trace), Setup(policy(n), size)).ledger for n in ("lru", "least-stale:sides=false")
+        )
         assert lru == stale
 
 

@@ -1,0 +1,93 @@
+"""What one event decided, and how its members are collected."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from ..compiled import inlined
+
+# Rows of Plan.member
+EXPERT, TOKENS, KIND, PLACE, WAIT = range(5)
+# Rows of Plan.fetch
+FETCHED, FETCH_SLOT = range(2)
+# Columns of Plan.size
+MEMBERS, FETCHES, EVICTED = range(3)
+
+
+class Plan(NamedTuple):
+    """Arrays that are filled anew with each event. N experts a layer, F fetches at most."""
+
+    member: NDArray[np.int32]
+    """[5, N] the event's experts, ascending (under `access` as written); tokens of the pass that chose it; HIT or a
+    kind of miss; slot (from the number of slots on: a place in the staging buffer); member whose computation must end
+    before this one's copy may start (−1 none)."""
+    fetch: NDArray[np.int32]
+    """[2, F] experts prefetched, and their slots."""
+    evicted: NDArray[np.int32]
+    """Experts evicted, in order."""
+    size: NDArray[np.int64]
+    """[3] members, fetches, evicted."""
+    seen: NDArray[np.int32]
+    """[N] tokens that chose each expert; zeros between events."""
+    present: NDArray[np.uint64]
+    """[⌈N ÷ 64⌉] one bit an expert; zeros between events."""
+
+
+def new_plan(num_experts: int, max_fetch: int, slots: int) -> Plan:
+    return Plan(
+        member=np.zeros((5, num_experts), np.int32, "F"),
+        fetch=np.zeros((2, max_fetch), np.int32),
+        evicted=np.zeros(num_experts + max_fetch + slots, np.int32),
+        size=np.zeros(3, np.int64),
+        seen=np.zeros(num_experts, np.int32),
+        present=np.zeros(-(-num_experts // 64), np.uint64),
+    )
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _lowest_bit(typing_context: Any, word: Any) -> Any:
+    """Index of the lowest bit that is set in a word that is not 0: one machine instruction."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.uint64), generate
+
+
+@inlined
+def collect(experts: Any, low: int, high: int, layer: int, sort: bool, plan: Plan) -> int:
+    """Fill EXPERT and TOKENS of `plan.member` with the union of a layer's rows low … high−1; return the logical count."""
+    found, logical, first = 0, 0, layer * plan.seen.shape[0]
+    for row in range(low, high):
+        for column in range(experts.shape[2]):
+            expert = experts[row, layer, column]
+            if expert < 0:
+                continue
+            logical += 1
+            if sort:
+                plan.present[expert >> 6] |= np.uint64(1) << np.uint64(expert & 63)
+            elif plan.seen[expert] == 0:
+                plan.member[EXPERT, found] = expert
+                found += 1
+            plan.seen[expert] += 1
+    if sort:
+        for index in range(plan.present.shape[0]):
+            word = plan.present[index]
+            plan.present[index] = 0
+            while word:
+                plan.member[EXPERT, found] = 64 * index + _lowest_bit(word)
+                word &= word - np.uint64(1)
+                found += 1
+    for i in range(found):
+        expert = plan.member[EXPERT, i]
+        plan.member[TOKENS, i] = plan.seen[expert]
+        plan.seen[expert] = 0
+        plan.member[EXPERT, i] = first + expert
+    plan.size[MEMBERS] = found
+    return logical
