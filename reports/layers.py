@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from .embed import literal
-from .rows import Row, capacity_labels, contender, in_order
+from .rows import Row, capacity_choices, contender, in_order
 from .scales import COUNT, significant
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def layer_info(layers: Sequence[Row], rows: Sequence[Row]) -> tuple[LayerInfo, .
     top = max((cell["misses"] / cell["accesses"] for cell in layers if cell.get("accesses")), default=0.0)
     present = {key[:3] for key in cells}
     infos = []
-    for label in capacity_labels(rows):
+    for label in capacity_choices(rows):
         shown = [
             row
             for row in in_order(rows)

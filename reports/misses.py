@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .embed import literal
 from .palette import MISS_COLOURS, MISS_KINDS
-from .rows import Row, capacity_labels, contender, in_order
+from .rows import Row, capacity_choices, contender, in_order
 from .scales import COUNT, significant
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class MissInfo(NamedTuple):
 def miss_info(rows: Sequence[Row]) -> tuple[MissInfo, ...]:
     """For each capacity, a bar for each row in the table's order; rows without accesses are left out."""
     infos = []
-    for label in capacity_labels(rows):
+    for label in capacity_choices(rows):
         bars = [
             MissBar(
                 contender(row),

@@ -55,6 +55,13 @@ def capacity_labels(rows: Iterable[Row]) -> list[str]:
     return list(dict.fromkeys(str(row["capacity_label"]) for row in sorted(rows, key=capacity_key)))
 
 
+def capacity_choices(rows: Iterable[Row]) -> list[str]:
+    """The same, for figures that show one capacity at a time: those at which only bounds ran come last."""
+    rows = list(rows)
+    contested = {str(row["capacity_label"]) for row in rows if not row.get("is_bound")}
+    return sorted(capacity_labels(rows), key=lambda label: label not in contested)
+
+
 def prefetchers(rows: Iterable[Row]) -> list[str]:
     """The prefetchers that ran, "none" first, the others as they come."""
     found = dict.fromkeys(str(row["prefetch"]) for row in rows)
