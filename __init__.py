@@ -20,12 +20,15 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from .errors import InputFileError, RunError, UsageError, WorkbenchError
     from .reports import report
-    from .sim.catalog import hardware_names, load_hardware, load_model, model_names
+    from .sim.catalog import hardware_names, load_hardware, load_model, model_names, profile_names
     from .sim.hardware import HardwareSpec
     from .sim.model import ModelSpec
     from .traces import ExpertTrace, permute_steps, read_trace, save_trace, synthesise, trace_info
     from .traces.bundled import bundled_trace_path
     from .traces.capture import capture
+    from .workbench.calibrate import calibrate
+    from .workbench.profile_check import profile_check
+    from .workbench.profiles import calibrate_from_tables, compare_profiles, load_named_profile
     from .workbench.replay import ReplayResult, replay
     from .workbench.run_store import load_run
     from .workbench.scenario import Scenario, load_scenario, replay_scenario, write_first_scenario
@@ -50,6 +53,12 @@ _HOME = {
     "trace_info": ".traces",
     "bundled_trace_path": ".traces.bundled",
     "capture": ".traces.capture",
+    "profile_names": ".sim.catalog",
+    "calibrate": ".workbench.calibrate",
+    "profile_check": ".workbench.profile_check",
+    "calibrate_from_tables": ".workbench.profiles",
+    "compare_profiles": ".workbench.profiles",
+    "load_named_profile": ".workbench.profiles",
     "ReplayResult": ".workbench.replay",
     "replay": ".workbench.replay",
     "load_run": ".workbench.run_store",
@@ -71,14 +80,20 @@ __all__ = [
     "WorkbenchError",
     "__version__",
     "bundled_trace_path",
+    "calibrate",
+    "calibrate_from_tables",
     "capture",
+    "compare_profiles",
     "hardware_names",
     "load_hardware",
     "load_model",
+    "load_named_profile",
     "load_run",
     "load_scenario",
     "model_names",
     "permute_steps",
+    "profile_check",
+    "profile_names",
     "read_trace",
     "replay",
     "replay_scenario",

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from ..sim.costs import CostTable
     from ..sim.hardware import HardwareSpec
     from ..sim.model import ModelSpec
+    from ..sim.profile import Profile
+    from ..sim.roofline import RooflinePrices
+
+_ACTIVATIONS = "bf16"  # what flows between layers, and the KV cache
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,6 +44,7 @@ def prepare_machine(
     *,
     model: str | Path | ModelSpec | None,
     hardware: str | Path | HardwareSpec | None,
+    profile: str | Path | Profile | None,
     weights: str,
     context: int,
     batch: int,
@@ -49,6 +54,8 @@ def prepare_machine(
     """Load what is given and check that it fits the trace. Raises `UsageError` naming both sides where it does not."""
     if model is None and hardware is not None:
         raise UsageError("hardware without a model gives no times: give --model too")
+    if profile is not None and hardware is None:
+        raise UsageError("a profile prices kernels; links and memory come from a hardware sheet: give --hardware too")
     if model is None:
         note = "no model and no hardware: this run counts experts, and has neither bytes nor times"
         return Machine(None, None, None, None, None, (note,))
@@ -62,12 +69,14 @@ def prepare_machine(
         warnings.append("no hardware: this run counts experts and bytes, and has no times")
         return Machine(expert_bytes, None, None, model_facts, None, tuple(warnings))
     from ..sim.capacity import auto_capacity
-    from ..sim.roofline import roofline_costs
+    from ..sim.model_costs import model_costs
 
     device = load_hardware(hardware) if isinstance(hardware, (str, Path)) else hardware
-    costs = roofline_costs(
+    prices, notes = _prices(device, profile)
+    warnings += notes
+    costs = model_costs(
         spec,
-        device,
+        prices,
         weights=weights,
         layer_ids=trace.layer_ids_L.tolist(),
         tokens_P=passes.tokens(),
@@ -79,6 +88,19 @@ def prepare_machine(
     if want_auto:
         auto = auto_capacity(spec, device, weights=weights, context_tokens=context, batch=batch)
     return Machine(expert_bytes, costs, auto, model_facts, device.to_dict(), tuple(warnings))
+
+
+def _prices(device: HardwareSpec, profile: str | Path | Profile | None) -> tuple[RooflinePrices, list[str]]:
+    """The sheet's prices, or a profile's over them; what does not match between the two is noted."""
+    from ..sim.roofline import RooflinePrices
+
+    if profile is None:
+        return RooflinePrices(device, _ACTIVATIONS), []
+    from ..sim.profile_prices import ProfilePrices
+    from .profiles import load_named_profile, mismatches
+
+    found = load_named_profile(profile) if isinstance(profile, (str, Path)) else profile
+    return ProfilePrices(device, _ACTIVATIONS, found), mismatches(found, device)
 
 
 def _check_fits(spec: ModelSpec, trace: ExpertTrace) -> list[str]:

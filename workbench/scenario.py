@@ -26,6 +26,7 @@ class Scenario(BaseModel):
     trace: str = Field(min_length=1)
     model: str | None = None
     hardware: str | None = None
+    profile: str | None = None
     policies: tuple[str, ...] = ("least-stale", "lru")
     prefetch: tuple[str, ...] = ("none",)
     capacities: tuple[str, ...] = ("5%",)
@@ -90,7 +91,7 @@ def replay_scenario(
     options = scenario.model_dump()
     folder = Path(path).resolve().parent
     options["trace"] = folder / scenario.trace
-    for name in ("model", "hardware"):
+    for name in ("model", "hardware", "profile"):
         value = options[name]
         if value is not None and (folder / value).is_file():
             options[name] = folder / value
@@ -107,6 +108,7 @@ _FIRST = """\
 trace = {trace}  # any known format; relative to this file
 model = {model}  # `workbench model list`, or a Hugging Face config.json
 hardware = {hardware}  # `workbench hardware list`, or a .toml file
+# profile = "h200-sxm-sglang"  # measured kernels in place of the sheet's roofline; `workbench profile list`
 
 policies = ["least-stale", "lru", "lfu"]  # the bounds never, unbounded and both Beladys always run too
 prefetch = ["none", "gate"]  # gate:ahead=2:top=4, previous, perfect, noisy:recall=0.8:precision=0.5

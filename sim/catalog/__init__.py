@@ -30,6 +30,16 @@ def hardware_names() -> list[str]:
     return sorted(path.stem for path in (_HERE / "hardware").glob("*.toml"))
 
 
+def profile_names() -> list[str]:
+    """Names of the profiles that ship with the program, sorted."""
+    return sorted(path.stem for path in (_HERE / "profiles").glob("*.toml"))
+
+
+def profile_path(name: str) -> Path:
+    """The header of a profile of the catalog."""
+    return _HERE / "profiles" / f"{name}.toml"
+
+
 @cache
 def _hub_names() -> dict[str, str]:
     """Hugging Face repository in lower case → catalog name."""

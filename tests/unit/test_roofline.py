@@ -10,7 +10,8 @@ import pytest
 from codesign.errors import UsageError
 from codesign.sim.catalog import load_hardware, load_model
 from codesign.sim.model_config import model_from_config
-from codesign.sim.roofline import roofline_costs
+from codesign.sim.model_costs import model_costs
+from codesign.sim.roofline import RooflinePrices
 
 SMALL = {
     "model_type": "mixtral", "hidden_size": 8, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 4,
@@ -38,9 +39,9 @@ def machine(flops=1e9, bandwidth=1e9):
 
 def costs(model, tokens, contexts, heads, hardware=None, layer_ids=None, weights="bf16", **more):
     tokens = np.array(tokens, np.int64)
-    return roofline_costs(
+    return model_costs(
         model,
-        hardware or machine(),
+        RooflinePrices(hardware or machine(), "bf16"),
         weights=weights,
         layer_ids=list(model.moe_layer_ids) if layer_ids is None else layer_ids,
         tokens_P=tokens,

@@ -1,0 +1,216 @@
+"""The cases of a replay, one engine each, over what they share: survey, next uses, blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..sim.blocks import BlockSource
+from ..sim.capacity_split import split_capacity
+from ..sim.decisions import DecisionCost, decision_cost
+from ..sim.engines.run import Engine, RunResult, Setup
+from ..sim.engines.survey import NextUses, Survey, next_uses, survey
+from ..sim.passes import Passes
+from ..sim.request_times import output_tokens, request_times
+from ..traces.expert_trace import ExpertTrace
+from .cases import Case
+from .machine import Machine
+from .timeline import segments_of
+
+
+class Runs:
+    """Runs cases over one trace; what they share (survey, next uses, blocks) is made once."""
+
+    def __init__(
+        self, trace: ExpertTrace, passes: Passes, machine: Machine, options: Mapping[str, Any]
+    ) -> None:
+        self.trace, self.passes, self.machine, self.options = trace, passes, machine, options
+        self._sources: dict[tuple[bool, bool], BlockSource] = {}
+        self.look: Survey = survey(self._source("none"))
+        self._future: NextUses | None = None
+        self.logical = 0
+        self.warm_passes: dict[str, int] = {}
+        self.decisions: dict[str, dict[str, Any]] = {}
+        self.warnings: list[str] = []
+
+    def _source(self, needs: str) -> BlockSource:
+        key = (needs == "previous", needs == "predicted")
+        if key not in self._sources:
+            tie_seed = self.options["tie_seed"]
+            self._sources[key] = BlockSource(
+                self.trace,
+                self.passes,
+                with_previous=key[0],
+                with_predicted=key[1],
+                tie_rng=None if tie_seed is None else np.random.default_rng(tie_seed),
+            )
+        return self._sources[key]
+
+    def prepare(self, case: Case) -> Engine:
+        """The engine of a case. Raises `UsageError` where the trace lacks what the case needs."""
+        options, machine = self.options, self.machine
+        size = machine.expert_bytes or 1
+        pools = split_capacity(case.size.experts, self.trace.num_layers, options["scope"])
+        decision = self._decision(case, int(pools.max()))
+        if case.policy.needs_future and self._future is None:
+            self._future = next_uses(
+                self._source("none"), self.look.accesses, by_access=options["contract"] == "access"
+            )
+        setup = Setup(
+            policy=case.policy,
+            capacity_per_pool=pools * size,
+            prefetch=case.prefetch,
+            contract=options["contract"],
+            size_per_layer=None
+            if machine.expert_bytes is None
+            else np.full(self.trace.num_layers, size, np.int64),
+            costs=machine.costs,
+            experts_home=options["experts_home"],
+            prefetch_budget=-1
+            if options["prefetch_budget_bytes"] is None
+            else options["prefetch_budget_bytes"],
+            decision_ns=decision.ns,
+            decision_beside=options["decisions"] == "beside",
+            warm_passes=self._warm(case),
+            seed=options["seed"],
+        )
+        return Engine(self._source(case.prefetch.needs), setup, look=self.look, future=self._future)
+
+    def _decision(self, case: Case, slots: int) -> DecisionCost:
+        if self.machine.costs is None:
+            return DecisionCost(0, "none", "")
+        if self.options["decisions"] == "free":
+            found = DecisionCost(0, "stated", "decisions were declared free")
+        else:
+            found = decision_cost(case.policy, case.prefetch, slots)
+        name = (
+            case.policy.spec if case.prefetch.name == "none" else f"{case.policy.spec} + {case.prefetch.spec}"
+        )
+        self.decisions[f"{name} at {case.size.label}"] = {
+            "value": found.ns, "unit": "ns per event", "kind": found.kind, "source": found.source,
+        }  # fmt: skip
+        return found
+
+    def _warm(self, case: Case) -> int:
+        """Passes left out at a capacity: the same for every policy, so that all count the same accesses."""
+        if not self.options["warm"] or case.size.experts == 0:
+            return 0
+        label = case.size.label
+        if label not in self.warm_passes:
+            pools = split_capacity(case.size.experts, self.trace.num_layers, self.options["scope"])
+            filled = self.look.filled_after(pools)
+            if filled is None or filled >= self.passes.count:
+                if case.policy.name != "unbounded":
+                    self.warnings.append(
+                        f"capacity {label} is never filled by this trace: counted cold in spite of --warm"
+                    )
+                filled = 0
+            self.warm_passes[label] = filled
+        return self.warm_passes[label]
+
+    def run(self, case: Case) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        result = self.prepare(case).run(self.options["engine"])
+        self.logical = max(self.logical, result.ledger.logical)
+        return self._row(case, result), self._layer_rows(case, result)
+
+    def _row(self, case: Case, result: RunResult) -> dict[str, Any]:
+        ledger, times = result.ledger, result.totals
+        warm = self._warm(case)
+        tokens = output_tokens(self.passes, warm)
+        moved = ledger.bytes_moved
+        row: dict[str, Any] = {
+            **names_of(case),
+            "capacity_experts": case.size.experts,
+            "capacity_bytes": None
+            if self.machine.expert_bytes is None
+            else case.size.experts * self.machine.expert_bytes,
+            "is_bound": case.policy.is_bound,
+            "is_causal": not (case.policy.is_bound or case.policy.name == "static"),
+            "logical": ledger.logical,
+            "accesses": ledger.accesses,
+            "hits": ledger.hits,
+            "misses": ledger.misses,
+            **ledger.misses_by_kind(),
+            "hit_rate": ledger.hit_rate if ledger.accesses else None,
+            "effective_miss_fraction": ledger.experts_moved / ledger.logical if ledger.logical else None,
+            "evictions": ledger.evictions,
+            "experts_moved": ledger.experts_moved,
+            "bytes_moved": moved,
+            "first_load_bytes": ledger.first_load_bytes,
+            "bytes_per_output_token": moved / tokens if moved is not None and tokens else None,
+            "prefetch_issued": ledger.prefetch_issued,
+            "prefetch_used": ledger.prefetch_used,
+            "prefetch_late": ledger.prefetch_late,
+            "prefetch_wasted": ledger.prefetch_wasted,
+            "prefetch_evicted_unused": ledger.prefetch_evicted_unused,
+            "prefetch_refused": ledger.prefetch_refused,
+            "bypasses": ledger.bypasses,
+            "waves": ledger.waves,
+        }
+        timed: dict[str, float | None] = dict.fromkeys(
+            (
+                "ttft_s",
+                "tpot_s",
+                "makespan_s",
+                "compute_busy_s",
+                "link_busy_s",
+                "storage_busy_s",
+                "stall_s",
+                "decision_s",
+            )
+        )
+        if times is not None and result.pass_start_ns is not None and result.pass_end_ns is not None:
+            of_requests = request_times(self.passes, result.pass_start_ns, result.pass_end_ns, warm)
+            timed = {
+                "ttft_s": of_requests.mean_ttft_s,
+                "tpot_s": of_requests.mean_tpot_s,
+                "makespan_s": times["makespan_ns"] / 1e9,
+                "compute_busy_s": times["compute_busy_ns"] / 1e9,
+                "link_busy_s": times["link_busy_ns"] / 1e9,
+                "storage_busy_s": times["storage_busy_ns"] / 1e9
+                if self.options["experts_home"] == "storage"
+                else None,
+                "stall_s": times["stall_ns"] / 1e9,
+                "decision_s": times["host_busy_ns"] / 1e9,
+            }
+        return {
+            **row,
+            **timed,
+            "withdrawn_bytes": times and times["withdrawn_bytes"],
+            "engine": result.engine,
+        }
+
+    def _layer_rows(self, case: Case, result: RunResult) -> list[dict[str, Any]]:
+        timed = result.totals is not None
+        found = []
+        for layer, (hits, late, collision, compulsory, capacity) in zip(
+            self.trace.layer_ids_L.tolist(), result.layer_counts.tolist(), strict=True
+        ):
+            misses = late + collision + compulsory + capacity
+            found.append(
+                {
+                    **names_of(case),
+                    "layer": layer,
+                    "accesses": hits + misses,
+                    "hits": hits,
+                    "misses": misses,
+                    "late": late if timed else None,
+                    "collision": collision,
+                    "compulsory": compulsory,
+                    "capacity": capacity,
+                }
+            )
+        return found
+
+    def timeline(self, case: Case) -> dict[str, Any]:
+        """A few passes of one case as segments, drawn by the event-driven engine."""
+        return {
+            **names_of(case),
+            "events": segments_of(self.prepare(case), self.passes, self.trace.layer_ids_L),
+        }
+
+
+def names_of(case: Case) -> dict[str, str]:
+    return {"policy": case.policy.spec, "prefetch": case.prefetch.spec, "capacity_label": case.size.label}
