@@ -48,7 +48,7 @@ _ENTRIES = (
     KernelEntry("prefill_attention", "attention_prefill", _CPU),
     KernelEntry("block_attention", "attention_prefill", _ALL),
     KernelEntry("decode_attention", "attention_decode", _ALL),
-    KernelEntry("tree_attention", "attention_decode", _ALL),
+    KernelEntry("tree_attention", "attention_prefill", _ALL),
     KernelEntry("mamba2_scan", "scan", _ALL),
     KernelEntry("norm", "norm", _CPU),
     KernelEntry("router_top_k", "router_top_k", _CPU),

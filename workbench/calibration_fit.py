@@ -28,10 +28,10 @@ class HeldOutError:
     coverage_90: float
 
 
-def fit_and_check(result: CalibrationResult, *, threads: int = 1) -> tuple[Profile, CalibrationResult]:
+def fit_and_check(result: CalibrationResult, *, threads: int = 1) -> tuple[Profile | None, CalibrationResult]:
     """A profile of the rows that are not held out, saved as `profile` in the run's folder; the result with its errors.
 
-    Raises `UsageError` where an operation has no row to fit.
+    No profile where only tables were measured. Raises `UsageError` where an operation has no row to fit.
     """
     from ..sim.profile import fit_profile, save_profile
 
@@ -41,10 +41,12 @@ def fit_and_check(result: CalibrationResult, *, threads: int = 1) -> tuple[Profi
         raise UsageError(
             f"no row to fit for {', '.join(empty)}: all that was measured is held out; allow more time"
         )
+    if not kept:
+        return None, result
     system = str(result.environment.get("cpu") or result.environment.get("machine") or "this machine")
     profile = fit_profile(list(kept.values()), system=system, threads=threads, models=False)
     save_profile(profile, result.folder / "profile")
-    errors = held_out_errors(profile, result.tables)
+    errors = held_out_errors(profile, {name: result.tables[name] for name in kept})
     summaries = tuple(
         replace(
             one,

@@ -92,7 +92,8 @@ def _gdn(table: pd.DataFrame) -> dict[str, object]:
 
 
 def _all_reduce(table: pd.DataFrame) -> dict[str, object]:
-    # read as 16-bit elements: then 8 x H200 reach 413 GB/s per GPU of NVLink's 450 on the largest, as bytes half of it
+    # Read as counts of 16-bit elements, an assumption: a ring would then send 469 GB/s per GPU on 8 x H200, above NVLink's
+    # 450, which only reduction inside the switch explains; as bytes it would be half of that. Not settled by the tables.
     return {"kind": "all_reduce", "size_bytes": table["message_size"] * 2, "ranks": table["num_gpus"],
             "activations": _formats(table["allreduce_dtype"], 1), "dtype": table["allreduce_dtype"]}  # fmt: skip
 
