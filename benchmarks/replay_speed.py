@@ -67,7 +67,8 @@ def compare(num_ids: int, accesses: int, repeats: int, figures: dict[str, float 
     future = next_accesses(ids, num_ids)
     equal = True
     print(
-        f"\n{num_ids} ids, {accesses:,} accesses\npolicy            capacity     M acc/s  peer M acc/s   ratio   tuned   misses − peer's"
+        f"\n{num_ids} ids, {accesses:,} accesses\n"
+        "policy            capacity     M acc/s  peer M acc/s   ratio   tuned   misses − peer's"
     )
     with peer.scratch() as folder:
         trace = peer.write_trace(ids, future, Path(folder))

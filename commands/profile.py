@@ -24,6 +24,7 @@ def calibrate(
     operations: Annotated[str | None, typer.Option(help="Only these, a comma between them.")] = None,
     budget_s: Annotated[float | None, typer.Option(min=1.0, help="Seconds to measure. (default: by suite)")] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads to measure with. (default: all cores)")] = None,
+    report: Annotated[Path | None, typer.Option(help="Write an HTML page that works offline.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew, whatever the journal holds.")] = False,
     seed: Seed = 0,
     json: Json = False,
@@ -33,6 +34,8 @@ def calibrate(
     Interrupted, it keeps what was measured; the same command goes on.
     """
     if source is not None:
+        if report is not None:
+            raise UsageError("published tables are judged by workbench profile check: give --report there")
         _from_tables(source, system, framework, out, seed, json)
         return
     if system is not None or framework is not None:
@@ -50,7 +53,12 @@ def calibrate(
             threads=threads, budget_s=budget_s, resume=not fresh, seed=seed,
             progress=lambda done, total, left_s, what: progress(done, total, f"{what}, {left_s:.0f} s left"),
         )  # fmt: skip
-    show(calibration_facts(result), [*result.lines(), f"profile: {result.profile}"], json)
+    lines = [*result.lines(), f"profile: {result.profile}"]
+    if report is not None:
+        from ..reports.calibration import calibration_report
+
+        lines.append(f"report: {calibration_report(out, report)}")
+    show(calibration_facts(result), lines, json)
 
 
 def _from_tables(source: str, system: str | None, framework: str | None, out: Path, seed: int, json: bool) -> None:
@@ -103,6 +111,7 @@ def show_profile(name: Name, json: Json = False) -> None:
 def check(
     system: Annotated[str, typer.Option(help="A system of the published tables, such as h200_sxm.")],
     operations: Annotated[str | None, typer.Option(help="Only these, a comma between them.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Write an HTML page too; fits a second time.")] = None,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
@@ -110,12 +119,17 @@ def check(
     from ..workbench.profile_check import profile_check
     from ..workbench.profile_lines import check_lines
 
+    chosen = None if operations is None else operations.split(",")
     with progress_bar() as progress:
-        rows = profile_check(
-            system, None if operations is None else operations.split(","), seed=seed,
-            progress=lambda what: progress(0, 0, what),
-        )  # fmt: skip
-    show({"system": system, "operations": [row.to_dict() for row in rows]}, check_lines(rows), json)
+        rows = profile_check(system, chosen, seed=seed, progress=lambda what: progress(0, 0, what))
+        lines = check_lines(rows)
+        if report is not None:
+            from ..reports.calibration import calibration_report
+            from ..workbench.calibration_published import published_points
+
+            points = published_points(system, chosen, seed=seed, progress=lambda what: progress(0, 0, what))
+            lines.append(f"report: {calibration_report(points, report)}")
+    show({"system": system, "operations": [row.to_dict() for row in rows]}, lines, json)
 
 
 @app.command("compare", epilog="Example: workbench profile compare h200-sxm-sglang b200-sglang")

@@ -60,7 +60,8 @@ class _Parts:
         if layer not in self._whole:
             total = self.until_routed(layer)
             if layer.moe is not None:
-                total = total + self.beside(layer.moe) + self.prices.resident_experts(layer.moe, self.passes.tokens, self.weights) + self.combine(layer.moe)
+                experts = self.prices.resident_experts(layer.moe, self.passes.tokens, self.weights)
+                total = total + self.beside(layer.moe) + experts + self.combine(layer.moe)
             elif isinstance(layer.ffn, DenseFfn):
                 total = total + self.prices.products(self.passes.tokens, layer.ffn.matrices, self.resident)
             self._whole[layer] = total

@@ -19,6 +19,7 @@ from .calibration_fit import fit_and_check
 from .calibration_journal import Journal, Visit, open_journal
 from .calibration_model import model_operations
 from .calibration_plan import Case, Limits, plan
+from .calibration_points import save_roof
 from .calibration_result import CalibrationResult, collect
 
 if TYPE_CHECKING:
@@ -129,6 +130,7 @@ def calibrate(
         try:
             _visit_all(cases, bench, journal, settings, time.perf_counter() + limit_s, progress)
             roof = roof.best_with(measure_roof(bench))  # neighbours may have been busy at the start
+            save_roof(roof, folder)
         except KeyboardInterrupt as stop:
             raise RunError(
                 f"interrupted after {len(journal.visits)} visits; they are kept in {journal.path}, the same command goes on"

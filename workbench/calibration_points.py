@@ -1,13 +1,13 @@
 """What a calibration's report draws: every measured row beside what the profile says of it, the roof, and the sources.
 
-From a folder that `calibrate` wrote, or from the published tables of a system as `profile check` judges them.
+Here from a folder that `calibrate` wrote; `calibration_published` makes the same of published tables.
 """
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputFileError, UsageError
-from ..files import existing_file, sha256_of, written_whole
+from ..files import existing_file, written_whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,6 +56,8 @@ class OperationPoints:
     """Run-to-run spread of each case measured in two rounds or more, (p75 − p25) / median; empty where unknown."""
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Reason → held-out rows that are not judged."""
+    rows_of: str = ""
+    """The operation whose rows these are, asked in another way; empty where they are its own."""
 
     def label(self, row: int) -> str:
         """`m=16, n=2048, k=2048, weights=bf16, …`; what a row lacks is left out."""
@@ -150,6 +152,11 @@ def calibration_points(folder: str | Path) -> CalibrationPoints:
             f"{home} holds no profile.toml: give the folder that workbench calibrate --out wrote"
         )
     profile = load_profile(header_file)
+    if "hardware" in profile.about.get("environment", {}):
+        raise UsageError(
+            f"{header_file} was fitted to published tables of {profile.system}, whose rows are not beside it: the report of "
+            f"workbench profile check --system {profile.system} shows its error"
+        )
     header = read_header(header_file, "profile", PROFILE_SCHEMA)
     spreads = _spreads(home / "journal.jsonl")
     operations, sources = [], [_own_source("profile", header_file, header)]
@@ -159,7 +166,7 @@ def calibration_points(folder: str | Path) -> CalibrationPoints:
         if "held_out" not in table.rows:
             raise InputFileError(where, "its table lacks the column held_out: no calibration wrote it")
         held = table.rows["held_out"].to_numpy(bool)
-        points = _points(profile, table, held, spread=np.array(spreads.get(name, []), np.float64))
+        points = points_of(profile, table, held, spread=np.array(spreads.get(name, []), np.float64))
         operations.append(points)
         sources.append(_own_source(name, where, read_header(where, "measurements", 1)))
     return CalibrationPoints(
@@ -202,60 +209,7 @@ def _spreads(journal: Path) -> dict[str, list[float]]:
     return found
 
 
-def published_points(
-    system: str,
-    operations: Sequence[str] | None = None,
-    *,
-    seed: int = 0,
-    threads: int = 2,
-    progress: Callable[[str], None] | None = None,
-) -> CalibrationPoints:
-    """The points of a system's published tables: held out, fitted and judged as `profile_check` does it.
-
-    Doubtful rows are left out and counted. Raises `UsageError` on an unknown system or operation, or without the extra
-    `silicon`.
-    """
-    from dataclasses import replace
-
-    from ..kernels.silicon import published_roof, read_published
-    from ..kernels.silicon.package import SYSTEMS, data_root
-    from ..sim.profile import fit_profile
-    from .profile_check import CHECKED, SHAPES, held_out
-
-    wanted = tuple(operations or CHECKED)
-    for name in wanted:
-        if name not in SHAPES:
-            raise UsageError(f"operation {name!r} has no held-out check; known: {', '.join(CHECKED)}")
-    roof = published_roof(system)
-    found, sources = [], []
-    for name, published in read_published(system, wanted).items():
-        table = published.measurements
-        rows = table.rows.reset_index(drop=True)
-        doubt, held = rows["doubt"].to_numpy(str), held_out(rows, SHAPES[name])
-        fit = replace(table, rows=rows[~held & (doubt == "")].reset_index(drop=True))
-        profile = fit_profile(
-            [fit], system="check", roof=roof, seed=seed, threads=threads, models=False, progress=progress
-        )
-        reasons, counts = np.unique(doubt[held & (doubt != "")], return_counts=True)
-        left = dict(zip(reasons.tolist(), counts.tolist(), strict=True))
-        clean = replace(table, rows=rows[doubt == ""].reset_index(drop=True))
-        points = _points(profile, clean, held[doubt == ""], new_model=False)
-        unknown = points.held_out & (points.how == ROOFLINE)
-        if unknown.any():
-            left["kernel measured for no other shape"] = int(unknown.sum())
-        found.append(replace(points, judged=points.held_out & ~unknown, left_out=left))
-        sources += [
-            Source(name, file, sha256_of(data_root() / file), table.source, table.licence)
-            for file in published.files
-        ]
-    sheet = SYSTEMS[system].hardware
-    return CalibrationPoints(
-        system, True, tuple(found), roof, f"data sheet {sheet}, dense peaks",
-        {"system": system, "hardware": sheet}, tuple(sources),
-    )  # fmt: skip
-
-
-def _points(
+def points_of(
     profile: Profile, table: Measurements, held: NDArray[np.bool_], *, new_model: bool | None = None,
     spread: Floats | None = None,
 ) -> OperationPoints:  # fmt: skip
@@ -267,10 +221,11 @@ def _points(
     predicted, low, high, flops, moved = (np.full(count, np.nan) for _ in range(5))
     how, arithmetic = np.full(count, ROOFLINE, np.int8), np.full(count, "", object)
     sizes, names = axes_of(table.operation).defaults, [n for n in ("framework", "kernel") if n in rows]
-    groups = rows.groupby(names, sort=True).indices if names else {(): np.arange(count)}
-    for key, where in groups.items():
-        asked = dict(zip(names, key if isinstance(key, tuple) else (key,), strict=True))
-        # A size that a kernel does not have, such as a latent width, is left out; no window is a window of 0.
+    given = rows[[c for c in rows if c in sizes and c != "window"]].notna().to_numpy()
+    stated = given @ (1 << np.arange(given.shape[1], dtype=np.int64))  # which sizes a row has, as bits
+    for key, where in rows.groupby([*names, stated], sort=True).indices.items():
+        asked = dict(zip(names, key if isinstance(key, tuple) else (), strict=False))
+        # Sizes that these rows do not have, such as a latent width, are left out; no window is a window of 0.
         part = rows.iloc[where].dropna(axis="columns", how="all").fillna({"window": 0})
         for index, operation in operations_of(table.operation, part[[c for c in part if c in sizes]]):
             answer, place = profile.query(operation, **asked, new_model=new_model), np.asarray(where)[index]
