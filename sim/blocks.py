@@ -18,6 +18,9 @@ from .passes import Passes
 _ROWS_PER_BLOCK = 4096
 _KEPT_BYTES = 64 << 20
 
+WEIGHT_UNIT = 1 << 14
+"""Gate weights are whole numbers of this part of a token's weight: sums do not depend on their order."""
+
 _NO_IDS = np.zeros((0, 0, 0), np.int32)
 _NO_GUESS = np.zeros((0, 0, 0, 0), np.int32)
 _NO_SCORE = np.zeros((0, 0, 0, 0), np.float32)
@@ -32,6 +35,10 @@ class Block(NamedTuple):
     previous: NDArray[np.int32]  # [R, L, K] experts of the sequence's latest row in an earlier pass, or empty
     predicted: NDArray[np.int32]  # [R, L, H, M], or empty
     scores: NDArray[np.float32]  # [R, L, H, M], or empty
+    weights: NDArray[
+        np.int32
+    ]  # [R, L, K] share of the row's gate weight in the layer × WEIGHT_UNIT, or empty
+    sequence: NDArray[np.int32]  # [R] which sequence a row belongs to
     first_pass: int
     passes: int  # B, without the one looked ahead at
     begin: int  # pass of the block to begin with, 0 unless a block is run in two parts
@@ -52,12 +59,30 @@ class BlockSource:
         *,
         with_previous: bool = False,
         with_predicted: bool = False,
+        with_weights: bool = False,
         tie_rng: np.random.Generator | None = None,
     ) -> None:
         self.trace, self.passes = trace, passes
         self._with_previous, self._with_predicted = with_previous, with_predicted
+        self._with_weights = with_weights
+        self._weighed: BlockSource | None = None
         self._names = self._draw_names(tie_rng)
         self._kept: list[Block] | None = None
+
+    def weighed(self) -> BlockSource:
+        """The same blocks with gate weights, which the trace must have."""
+        if self._with_weights:
+            return self
+        if self._weighed is None:
+            self._weighed = BlockSource(
+                self.trace,
+                self.passes,
+                with_previous=self._with_previous,
+                with_predicted=self._with_predicted,
+                with_weights=True,
+            )
+            self._weighed._names = self._names
+        return self._weighed
 
     def _draw_names(self, rng: np.random.Generator | None) -> NDArray[np.int32] | None:
         """[L, N + 1] new name of each expert; the last column keeps −1."""
@@ -87,7 +112,7 @@ class BlockSource:
             self._kept = kept
 
     def _bytes_when_converted(self) -> int:
-        a_row = self.trace.num_layers * self.trace.top_k * 4 * (2 if self._with_previous else 1)
+        a_row = self.trace.num_layers * self.trace.top_k * 4 * (1 + self._with_previous + self._with_weights)
         if self._with_predicted and self.trace.predicted_TLHM is not None:
             a_row += int(np.prod(self.trace.predicted_TLHM.shape[1:])) * 8
         return a_row * len(self.passes.rows)
@@ -110,7 +135,28 @@ class BlockSource:
             if self.trace.predicted_scores_TLHM is not None:
                 scores = np.asarray(self.trace.predicted_scores_TLHM[rows], np.float32)
         experts = self._renamed(self._ids(self.trace.experts_TLK, rows))
-        return Block(experts, start, last, previous, predicted, scores, first, after - first, 0)
+        weights = self._shares(rows) if self._with_weights else _NO_IDS
+        return Block(
+            experts,
+            start,
+            last,
+            previous,
+            predicted,
+            scores,
+            weights,
+            np.ascontiguousarray(runs),
+            first,
+            after - first,
+            0,
+        )
+
+    def _shares(self, rows: NDArray[np.int64]) -> NDArray[np.int32]:
+        assert self.trace.weights_TLK is not None
+        weight = np.asarray(self.trace.weights_TLK[rows], np.float64)
+        total = weight.sum(axis=2, keepdims=True)
+        share = np.divide(weight, total, out=np.zeros_like(weight), where=total > 0)
+        whole: NDArray[np.int32] = np.rint(share * WEIGHT_UNIT).astype(np.int32)
+        return whole
 
     def _previous(self, rows: NDArray[np.int64], last: NDArray[np.uint8]) -> NDArray[np.int32]:
         """Only the first row of a run in a pass has a latest row in an *earlier* pass."""
@@ -123,7 +169,9 @@ class BlockSource:
 
     @staticmethod
     def _ids(array: NDArray[np.integer], rows: NDArray[np.int64]) -> NDArray[np.int32]:
-        contiguous = len(rows) > 0 and rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(rows) == 1).all())
+        contiguous = (
+            len(rows) > 0 and rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(rows) == 1).all())
+        )
         part = array[rows[0] : rows[-1] + 1] if contiguous else array[rows]
         return np.ascontiguousarray(part, np.int32)
 

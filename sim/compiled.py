@@ -27,7 +27,11 @@ def source_hash() -> str:
     digest = hashlib.sha256(numba.__version__.encode())
     root = Path(__file__).parent
     sources = {path: path.read_bytes() for path in sorted(root.rglob("*.py"))}
-    folders = {path.parent for path, text in sources.items() if b"\n@compiled" in text or b"\n@inlined" in text}
+    folders = {
+        path.parent
+        for path, text in sources.items()
+        if b"\n@compiled" in text or b"\n@called" in text or b"\n@inlined" in text
+    }
     for path, text in sources.items():
         if path.parent in folders or path == Path(__file__):
             digest.update(path.relative_to(root).as_posix().encode())
@@ -74,7 +78,17 @@ def compiled(function: _Function) -> _Function:
     return result
 
 
+def called(function: _Function) -> _Function:
+    """Like `compiled`, for functions that only compiled code calls: none of what Python would need is made."""
+    result: _Function = numba.njit(cache=True, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)(
+        function
+    )
+    return result
+
+
 def inlined(function: _Function) -> _Function:
-    """Like `compiled`, and made part of each caller: for small functions, whose many arrays are costly to hand over."""
-    result: _Function = numba.njit(cache=True, forceinline=True, _nrt=False)(function)
+    """Like `called`, and made part of each caller: for small functions, whose many arrays are costly to hand over."""
+    result: _Function = numba.njit(
+        cache=True, forceinline=True, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True
+    )(function)
     return result

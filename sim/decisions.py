@@ -1,4 +1,4 @@
-"""What deciding costs: nanoseconds an event for each policy and prefetcher of ours, measured and kept as data.
+"""What deciding costs: nanoseconds an event for each policy, prefetcher and miss policy of ours, measured and kept as data.
 
 The numbers stand in `catalog/decisions.toml`; `benchmarks/decision_cost.py` measures and writes them. A run takes
 them from the file and never measures by itself, so that two runs give the same bytes. Policies that need the
@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from .cache.misses import MissPolicy
 from .cache.registry import Policy
 from .prefetch.registry import Prefetcher
 
@@ -34,7 +35,9 @@ def _measured() -> dict[str, Any]:
     return tomllib.loads(DECISIONS_FILE.read_text(encoding="utf-8"))
 
 
-def decision_cost(policy: Policy, prefetch: Prefetcher, slots: int) -> DecisionCost:
+def decision_cost(
+    policy: Policy, prefetch: Prefetcher, slots: int, miss: MissPolicy | None = None
+) -> DecisionCost:
     """The decision cost of one event for a pool of `slots` experts.
 
     Measured at two pool sizes; between and beyond them it is the straight line through both, never below the
@@ -47,4 +50,6 @@ def decision_cost(policy: Policy, prefetch: Prefetcher, slots: int) -> DecisionC
     at_low, at_high = table["policy_ns"][policy.name]
     slope = max(0.0, (at_high - at_low) / (high - low))
     nanoseconds = at_low + slope * max(0, slots - low) + table["prefetch_ns"].get(prefetch.name, 0.0)
+    if miss is not None:
+        nanoseconds += table["miss_ns"].get(miss.name, 0.0)
     return DecisionCost(round(nanoseconds), "measured", table["source"])

@@ -40,7 +40,7 @@ def _count(code: int, s: Any, ids: Any, next_uses: Any, capacity: int) -> int:
             used += 1
             place = used
         else:
-            y = victim(code, s, 0)
+            y = victim(code, s, 0, x)
             if not prefers(code, s, x, y):
                 continue
             on_evict(code, s, y, 0)

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..compiled import compiled, inlined
 from . import ledger as k
+from .miss_switch import LOAD, SUBSTITUTE, release_substitutes, serve_misses
 from .plan import EVICTED, EXPERT, FETCH_SLOT, FETCHED, FETCHES, KIND, MEMBERS, PLACE, WAIT
 from .state import (
     CAPACITY,
@@ -79,7 +80,7 @@ def _bring_in(code: int, s: Any, x: int, size: int, for_next_pass: bool, counts:
     if not admits(code, s, x) or size > s.pool[CAPACITY, pool]:
         return STREAMED
     while s.pool[USED, pool] + size > s.pool[CAPACITY, pool]:
-        y = victim(code, s, pool)
+        y = victim(code, s, pool, x)
         if y < 0:
             return ALL_PINNED
         if not prefers(code, s, x, y):
@@ -189,7 +190,7 @@ def _stream_all(slots: int, plan: Any) -> None:
     """Each miss of a fused event has its place in the workspace."""
     streamed = 0
     for i in range(plan.size[MEMBERS]):
-        if plan.member[KIND, i] != k.HIT:
+        if plan.member[KIND, i] > k.HIT:
             plan.member[PLACE, i] = slots + streamed
             streamed += 1
 
@@ -205,7 +206,8 @@ def _unpin(s: Any, plan: Any) -> None:
 @inlined
 def step(
     code: int, contract: int, s: Any, plan: Any, event: int, pass_number: int, layer: int, next_uses: Any, staging: int,
-    wanted: Any, first_next_pass: int, many: int, budget: int, counts: Any, layer_counts: Any,
+    wanted: Any, first_next_pass: int, many: int, budget: int, miss: int, limit: int, table: Any, together: Any,
+    counts: Any, layer_counts: Any,
 ) -> None:  # fmt: skip
     """One event: classify `plan`'s members, place the misses and prefetch, as the contract says.
 
@@ -218,19 +220,22 @@ def step(
 
     Prefetches are taken in the prefetcher's order within a byte budget (−1: no limit); from index `first_next_pass`
     on they are for the next pass. `next_uses` is [members] (event of each member's next use) or empty without future
-    knowledge. One loop for all, so that a policy's code is part of it once: that is what makes it quick.
+    knowledge. `miss`, with its limit and table, says what else than loading may be done about a miss (not under `access`).
+    One loop for all, so that a policy's code is part of it once: that is what makes it quick.
     """
     s.clock[EVENT], s.clock[PASS], s.clock[LAYER] = event, pass_number, layer
     members, slots = plan.size[MEMBERS], s.slot.shape[1]
     plan.size[FETCHES] = 0
     plan.size[EVICTED] = 0
-    begin_event(code, s)
+    begin_event(code, s, plan)
     counts[k.ACCESSES] += members
     for i in range(members):
         if next_uses.shape[0] > 0 and contract != ACCESS:
             s.when[NEXT_USE, plan.member[EXPERT, i]] = next_uses[i]
         if contract != ACCESS and _classify_one(code, s, plan, i, counts, layer_counts) == k.HIT:
             s.expert[PIN, plan.member[EXPERT, i]] = 1
+    if miss != LOAD:
+        serve_misses(miss, limit, table, together, admits(code, s, 0), s, plan, counts)
     if contract == FUSED:
         _stream_all(slots, plan)
     streamed, spent, in_waves, fetching = 0, 0, False, True
@@ -257,10 +262,10 @@ def step(
                 if next_uses.shape[0] > 0:
                     s.when[NEXT_USE, x] = next_uses[i]
                 _classify_one(code, s, plan, i, counts, layer_counts)
-            if plan.member[KIND, i] == k.HIT or s.expert[SLOT, x]:
+            if plan.member[KIND, i] <= k.HIT or s.expert[SLOT, x]:
                 continue
         evicted_before, place = plan.size[EVICTED], ALL_PINNED
-        for _ in range(2):
+        for _ in range(2 if is_fetch or plan.member[KIND, i] != k.LOWERED else 0):
             place = _bring_in(code, s, x, size, is_fetch and fetch >= first_next_pass, counts, plan)
             if place != ALL_PINNED or is_fetch or contract != SLOTS or may_stream(code):
                 break
@@ -285,3 +290,5 @@ def step(
         elif contract == ACCESS:
             plan.member[PLACE, i] = place
     _unpin(s, plan)
+    if miss == SUBSTITUTE:
+        release_substitutes(s, plan)

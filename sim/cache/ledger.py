@@ -11,12 +11,17 @@ from numpy.typing import NDArray
 (
     LOGICAL, ACCESSES, HITS, LATE, COLLISION, COMPULSORY, CAPACITY, EVICTIONS, INSERTIONS, BYPASSES, WAVES,
     DEMAND_BYTES, PREFETCH_BYTES, PREFETCH_ISSUED, PREFETCH_USED, PREFETCH_LATE, PREFETCH_EVICTED_UNUSED,
-    PREFETCH_REFUSED, FIRST_LOAD_BYTES, MOVED,
-) = range(20)  # fmt: skip
-COUNTS = 20
+    PREFETCH_REFUSED, FIRST_LOAD_BYTES, MOVED, HOST_COMPUTED, LOWERED_COPIES, SUBSTITUTIONS, SKIPS, WEIGHT_ALL,
+    WEIGHT_LOWERED, WEIGHT_SUBSTITUTED, WEIGHT_SKIPPED,
+) = range(28)  # fmt: skip
+COUNTS = 28
 
 # Kinds of access, as the core writes them into a plan; a late access is found by the engine, from time
 HIT, KIND_LATE, KIND_COLLISION, KIND_COMPULSORY, KIND_CAPACITY = range(5)
+# What a miss becomes when it is not loaded, written over its kind once that is counted: no copy (below HIT), or a
+# lower-precision one
+SUBSTITUTED, ON_HOST, SKIPPED = -1, -2, -3
+LOWERED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,15 @@ class Ledger:
     prefetch_evicted_unused: int
     prefetch_unused_at_end: int
     prefetch_refused: int
+    computed_on_host: int = 0
+    lowered: int = 0
+    substituted: int = 0
+    skipped: int = 0
+    weight_all: int = 0
+    """Gate weight of all accesses, one a token and layer, in units of 2^-14; 0 where no miss policy asked for it."""
+    weight_lowered: int = 0
+    weight_substituted: int = 0
+    weight_skipped: int = 0
 
     @property
     def misses(self) -> int:
@@ -64,6 +78,11 @@ class Ledger:
     def prefetch_wasted(self) -> int:
         """Prefetched experts that were evicted unused, or still unused when the run ended."""
         return self.prefetch_evicted_unused + self.prefetch_unused_at_end
+
+    def weight_share(self, what: str) -> float | None:
+        """Share of all gate weight that was `lowered`, `substituted` or `skipped`; None where weights are not known."""
+        touched: int = getattr(self, f"weight_{what}")
+        return touched / self.weight_all if self.weight_all else None
 
     def misses_by_kind(self) -> dict[str, int | None]:
         return {
@@ -97,6 +116,14 @@ def make_ledger(counts: NDArray[np.int64], unused_at_end: int, *, timed: bool, s
         prefetch_evicted_unused=int(counts[PREFETCH_EVICTED_UNUSED]),
         prefetch_unused_at_end=unused_at_end,
         prefetch_refused=int(counts[PREFETCH_REFUSED]),
+        computed_on_host=int(counts[HOST_COMPUTED]),
+        lowered=int(counts[LOWERED_COPIES]),
+        substituted=int(counts[SUBSTITUTIONS]),
+        skipped=int(counts[SKIPS]),
+        weight_all=int(counts[WEIGHT_ALL]),
+        weight_lowered=int(counts[WEIGHT_LOWERED]),
+        weight_substituted=int(counts[WEIGHT_SUBSTITUTED]),
+        weight_skipped=int(counts[WEIGHT_SKIPPED]),
     )
 
 

@@ -10,10 +10,12 @@ from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from ..compiled import inlined
+from ..blocks import WEIGHT_UNIT
+from ..compiled import called, inlined
 
 # Rows of Plan.member
-EXPERT, TOKENS, KIND, PLACE, WAIT = range(5)
+EXPERT, TOKENS, KIND, PLACE, WAIT, WEIGHT, LARGEST, ABOVE = range(8)
+MEMBER_ROWS = 8
 # Rows of Plan.fetch
 FETCHED, FETCH_SLOT = range(2)
 # Columns of Plan.size
@@ -24,9 +26,11 @@ class Plan(NamedTuple):
     """Arrays that are filled anew with each event. N experts a layer, F fetches at most."""
 
     member: NDArray[np.int32]
-    """[5, N] the event's experts, ascending (under `access` as written); tokens of the pass that chose it; HIT or a
-    kind of miss; slot (from the number of slots on: a place in the staging buffer); member whose computation must end
-    before this one's copy may start (−1 none)."""
+    """[8, N] the event's experts, ascending (under `access` as written); tokens of the pass that chose it; HIT, a
+    kind of miss or what became of it; slot (from the number of slots on: a place in the staging buffer); member whose
+    computation must end before this one's copy may start (−1 none); and where gate weights are asked for, in units of
+    2^-14 of a token's weight: the sum over its tokens, the largest of them, and the least that heavier experts of one of
+    its tokens carry together."""
     fetch: NDArray[np.int32]
     """[2, F] experts prefetched, and their slots."""
     evicted: NDArray[np.int32]
@@ -41,7 +45,7 @@ class Plan(NamedTuple):
 
 def new_plan(num_experts: int, max_fetch: int, slots: int) -> Plan:
     return Plan(
-        member=np.zeros((5, num_experts), np.int32, "F"),
+        member=np.zeros((MEMBER_ROWS, num_experts), np.int32, "F"),
         fetch=np.zeros((2, max_fetch), np.int32),
         evicted=np.zeros(num_experts + max_fetch + slots, np.int32),
         size=np.zeros(3, np.int64),
@@ -91,3 +95,28 @@ def collect(experts: Any, low: int, high: int, layer: int, sort: bool, plan: Pla
         plan.member[EXPERT, i] = first + expert
     plan.size[MEMBERS] = found
     return logical
+
+
+@called
+def weigh(experts: Any, weights: Any, low: int, high: int, layer: int, plan: Any) -> None:
+    """Fill WEIGHT, LARGEST and ABOVE of the members that `collect` found in a layer's rows low … high−1."""
+    first, columns = layer * plan.seen.shape[0], experts.shape[2]
+    for i in range(plan.size[MEMBERS]):
+        plan.seen[plan.member[EXPERT, i] - first] = i
+        plan.member[WEIGHT, i] = 0
+        plan.member[LARGEST, i] = 0
+        plan.member[ABOVE, i] = WEIGHT_UNIT
+    for row in range(low, high):
+        for column in range(columns):
+            if experts[row, layer, column] < 0:
+                continue
+            i, share, heavier = plan.seen[experts[row, layer, column]], weights[row, layer, column], 0
+            for other in range(columns):
+                theirs = weights[row, layer, other]
+                if theirs > share or (theirs == share and other < column):
+                    heavier += theirs
+            plan.member[WEIGHT, i] += share
+            plan.member[LARGEST, i] = max(plan.member[LARGEST, i], share)
+            plan.member[ABOVE, i] = min(plan.member[ABOVE, i], heavier)
+    for i in range(plan.size[MEMBERS]):
+        plan.seen[plan.member[EXPERT, i] - first] = 0

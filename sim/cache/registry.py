@@ -6,11 +6,11 @@ A policy is chosen by a spec such as `lru`, `least-stale:order=distance` or `sta
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from ...errors import UsageError, unknown_name
-from . import least_stale, switch
+from . import least_stale, switch, switch_called
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,8 @@ class Policy:
     code: int
     summary: str
     source: str
+    needs: str = ""
+    """What it must be told of the past: "" nothing, "weights" the gate's, "sequences" which token belongs to which."""
     needs_future: bool = False
     may_bypass: bool = False
     is_bound: bool = False
@@ -65,6 +67,23 @@ _LINEUP = (
     Policy("lfru", switch.LFRU, "smallest uses ÷ age goes", "arXiv 2608.07911"),
     Policy("clock", switch.CLOCK, "second chance", "Corbató 1968"),
     Policy("sieve", switch.SIEVE, "lazy promotion, quick demotion", "Zhang et al., NSDI 2024"),
+    Policy("s3-fifo", switch_called.S3_FIFO, "a small queue lets through who is used there", "Yang et al., SOSP 2023"),
+    Policy("2q", switch_called.TWO_QUEUE, "first uses wait apart, returns join an LRU", "Johnson and Shasha, VLDB 1994"),
+    Policy("slru", switch_called.SLRU, "probation goes before protected", "Karedla et al. 1994"),
+    Policy("arc", switch_called.ARC, "recency and frequency lists, shares set by their ghosts", "Megiddo and Modha, FAST 2003"),
+    Policy("lirs", switch_called.LIRS, "who was used twice in a short time stays", "Jiang and Zhang, SIGMETRICS 2002"),
+    Policy("lfuda", switch_called.LFUDA, "fewest uses goes, old uses fade", "Arlitt et al. 2000"),
+    Policy("gdsf", switch_called.GDSF, "fewest uses ÷ size goes, old uses fade", "Cherkasova 1998"),
+    Policy("w-tinylfu", switch_called.W_TINYLFU, "a window, then use counts decide", "Einziger et al. 2017"),
+    Policy(
+        "score", switch_called.SCORE, "least gate weight lately goes", "score-aware eviction, SpecMD, arXiv 2602.03921",
+        needs="weights",
+    ),
+    Policy("lhu", switch_called.LHU, "fewest uses that mattered goes", "HOBBIT, arXiv 2411.01433", needs="weights"),
+    Policy(
+        "activation", switch_called.ACTIVATION, "what the running sequences used least goes, late layers first",
+        "MoE-Infinity, arXiv 2401.14361", needs="sequences",
+    ),
     Policy("random", switch.RANDOM, "any entry goes", "textbook"),
     Policy(
         "least-stale", switch.LEAST_STALE, "stale before current, passed layers before coming ones",
@@ -104,7 +123,4 @@ def policy(spec: str) -> Policy:
             raise unknown_name(f"setting of policy {name}", key, found.settings or ("none",))
         if value not in found.settings[key]:
             raise unknown_name(f"value of {name}:{key}", value, found.settings[key])
-    return Policy(
-        name, found.code, found.summary, found.source, found.needs_future, found.may_bypass, found.is_bound,
-        found.settings, chosen,
-    )  # fmt: skip
+    return replace(found, chosen=chosen)

@@ -24,6 +24,7 @@ SLOT, PIN, MOVED, UNUSED_PREFETCH, BIT, NEXT, PREVIOUS, POOL_OF, LAYER_OF = rang
 EXPERT_ROWS = 9
 # Rows of CacheState.when
 NEXT_USE, LAST_USE, USE_COUNT, EVICT_PASS = range(4)
+PRIORITY = NEXT_USE  # the same row, for policies that do not know the future
 # Rows of CacheState.slot
 OCCUPANT, FREE, KEY = range(3)
 # Rows of CacheState.pool; the last eight are the policy's own
@@ -36,6 +37,7 @@ LAYER_ROWS = LAYER_SCALAR + 2
 EVENT, PASS, LAYER = range(3)
 
 LINK_ROWS = 9
+FURTHER_LISTS = 4  # of each pool, for policies that divide it
 KEY_BLOCK = 64  # slots whose largest key is kept beside them
 
 
@@ -43,11 +45,12 @@ class CacheState(NamedTuple):
     """Everything a cache knows. n experts, P pools, C slots, L layers."""
 
     expert: NDArray[np.unsignedinteger]
-    """[EXPERT_ROWS, n + P + L]. The last columns are heads of lists (NEXT, PREVIOUS): one a pool, then one a layer.
+    """[EXPERT_ROWS, n + 5 P + L]. The last columns are heads of lists (NEXT, PREVIOUS): one a pool, one a layer, and
+    then four further ones a pool.
     Unsigned, so that a number read from it is an index at once: numba tests signed ones for being negative."""
     when: NDArray[np.int64]
-    """[4, n] event of the next use (NEVER without future knowledge), what a policy remembers of the last use, uses
-    since brought in, pass of the last eviction (−1 none)."""
+    """[4, n] event of the next use (without future knowledge a number of the policy's own, NEVER at first), what a policy
+    remembers of the last use, uses since brought in, pass of the last eviction (−1 none)."""
     slot: NDArray[np.int32]
     """[3, C] expert in it (−1 free), a stack of free slots per pool, a policy's key."""
     block_key: NDArray[np.int32]
@@ -85,6 +88,12 @@ def layer_list(s: Any, layer: int) -> int:
     return s.when.shape[1] + s.pool.shape[1] + layer
 
 
+@inlined
+def further_list(s: Any, pool: int, which: int) -> int:
+    """The column that heads one of a pool's further lists, 1 … FURTHER_LISTS."""
+    return s.when.shape[1] + s.layer.shape[1] + which * s.pool.shape[1] + pool
+
+
 def new_state(
     *,
     num_layers: int,
@@ -101,7 +110,7 @@ def new_state(
     in 16 bits where they fit: for loops that touch two or three rows only, which then stay in the first-level cache.
     """
     n, pools = num_layers * num_experts, len(capacity_per_pool)
-    columns = n + pools + num_layers
+    columns = n + pools + num_layers + FURTHER_LISTS * pools
     layer = np.zeros((LAYER_ROWS, num_layers), np.int64)
     layer[POOL] = 0 if pools == 1 else np.arange(num_layers)
     layer[SIZE] = size_per_layer

@@ -1,8 +1,9 @@
 """From a policy's integer code to its compiled functions: the one place where loops meet policies.
 
-A loop calls these five with the code as an ordinary integer (one compiled loop serves every policy), or with a
+A loop calls these with the code as an ordinary integer (one compiled loop serves every policy), or with a
 literal code (numba then compiles one specialised loop a policy). Both are found in numba's cache on disk,
-which function arguments and closures are not.
+which function arguments and closures are not. The policies that stand here are part of every loop; the others are
+called (`switch_called.py`).
 """
 
 from __future__ import annotations
@@ -11,17 +12,21 @@ from typing import Any
 
 from ..compiled import inlined
 from . import belady, clock, fifo, least_stale, lfru, lfu, lru, random_choice, sieve
+from .switch_called import more_begin, more_evict, more_hit, more_insert, more_victim
 
 FIFO, LRU, LFU, LFRU, CLOCK, SIEVE, RANDOM, LEAST_STALE, STATIC, NEVER, UNBOUNDED, BELADY, BELADY_BYPASS = (
     range(13)
 )
+FIRST_CALLED = 13  # policies from this code on stand in switch_called.py
 
 
 @inlined
-def begin_event(code: int, s: Any) -> None:
-    """A new event starts; `s.clock` already says which."""
+def begin_event(code: int, s: Any, plan: Any) -> None:
+    """A new event starts; `s.clock` already says which, `plan` who is needed."""
     if code == LEAST_STALE:
         least_stale.begin_event(s)
+    elif code >= FIRST_CALLED:
+        more_begin(code, s, plan)
 
 
 @inlined
@@ -41,6 +46,8 @@ def on_hit(code: int, s: Any, x: int, pool: int) -> None:
         least_stale.hit(s, x)
     elif code in (BELADY, BELADY_BYPASS):
         belady.touch(s, x)
+    elif code >= FIRST_CALLED:
+        more_hit(code, s, x, pool)
 
 
 @inlined
@@ -60,6 +67,8 @@ def on_insert(code: int, s: Any, x: int, pool: int, for_next_pass: bool) -> None
         least_stale.insert(s, x, for_next_pass)
     elif code in (BELADY, BELADY_BYPASS):
         belady.touch(s, x)
+    elif code >= FIRST_CALLED:
+        more_insert(code, s, x, pool)
 
 
 @inlined
@@ -75,11 +84,13 @@ def on_evict(code: int, s: Any, x: int, pool: int) -> None:
         least_stale.evict(s, x)
     elif code in (BELADY, BELADY_BYPASS):
         belady.evict(s, x)
+    elif code >= FIRST_CALLED:
+        more_evict(code, s, x, pool)
 
 
 @inlined
-def victim(code: int, s: Any, pool: int) -> int:
-    """Who goes from a pool that is full: an unpinned resident expert, −1 when there is none."""
+def victim(code: int, s: Any, pool: int, newcomer: int) -> int:
+    """Who goes from a pool that is full, for this newcomer: an unpinned resident expert, −1 when there is none."""
     if code in (FIFO, LRU):
         return fifo.victim(s, pool)
     if code == LFU:
@@ -96,6 +107,8 @@ def victim(code: int, s: Any, pool: int) -> int:
         return least_stale.victim(s, pool)
     if code in (BELADY, BELADY_BYPASS):
         return belady.victim(s, pool)
+    if code >= FIRST_CALLED:
+        return more_victim(code, s, pool, newcomer)
     return -1  # static and never evict nothing; unbounded never has to
 
 
@@ -108,7 +121,7 @@ def admits(code: int, s: Any, x: int) -> bool:
 @inlined
 def needs_clock(code: int) -> bool:
     """Whether the policy reads which event it is."""
-    return code in (LFRU, BELADY, BELADY_BYPASS)
+    return code in (LFRU, BELADY, BELADY_BYPASS) or code >= FIRST_CALLED
 
 
 @inlined

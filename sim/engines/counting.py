@@ -8,11 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..cache.core import step
+from ..cache.history import History, learn
 from ..cache.ledger import LOGICAL
-from ..cache.plan import EXPERT, MEMBERS, collect
+from ..cache.plan import EXPERT, MEMBERS, collect, weigh
+from ..cache.sequences import Sequences, follow
 from ..compiled import compiled, inlined
 from ..prefetch.request import FIRST_NEXT_PASS, MANY
-from ..prefetch.switch import NONE, propose
+from ..prefetch.switch import AHEAD, NONE, propose
 
 
 class Rules(NamedTuple):
@@ -27,6 +29,14 @@ class Rules(NamedTuple):
     real: NDArray[np.float64]
     staging: int  # places of the staging buffer
     budget: int  # bytes a prefetcher may ask for in one event, −1 no limit
+    miss: int
+    miss_limit: int
+    miss_table: NDArray[np.int64]  # [L, …] what the miss policy was told of costs, or bytes
+    weighs: bool  # somebody asks for gate weights
+    learns: bool  # somebody asks for the past of all tokens
+    history: History
+    follows: bool  # somebody asks for the past of each sequence
+    sequences: Sequences
 
 
 @inlined
@@ -49,14 +59,26 @@ def decide_event(
     counts[LOGICAL] += collect(
         block.experts, block.start[index], block.start[index + 1], layer, rules.sort, plan
     )
+    if rules.follows:
+        follow(rules.sequences, s, block, block.start[index], block.start[index + 1], layer)
     if rules.prefetch != NONE:
-        propose(rules.prefetch, rules.whole, rules.real, block, index, layer, rules.num_experts, wanted)
+        propose(
+            rules.prefetch, rules.whole, rules.real, rules.history, rules.sequences, block, index, layer, rules.num_experts,
+            wanted,
+        )  # fmt: skip
+    if rules.weighs:
+        weigh(block.experts, block.weights, block.start[index], block.start[index + 1], layer, plan)
     members = plan.size[MEMBERS]
     upcoming = next_uses[used : used + members] if next_uses.shape[0] > 0 else next_uses
     step(
         rules.policy, rules.contract, s, plan, pass_number * layers + layer, pass_number, layer, upcoming, rules.staging,
-        wanted.expert, wanted.size[FIRST_NEXT_PASS], wanted.size[MANY], rules.budget, counts, layer_counts,
+        wanted.expert, wanted.size[FIRST_NEXT_PASS], wanted.size[MANY], rules.budget, rules.miss, rules.miss_limit,
+        rules.miss_table, rules.history.together, counts, layer_counts,
     )  # fmt: skip
+    if rules.learns:
+        learn(
+            rules.history, block.experts, block.start[index], block.start[index + 1], layer, rules.whole[AHEAD]
+        )  # fmt: skip
     return used + members
 
 

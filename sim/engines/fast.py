@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..cache.core import ACCESS, FUSED
-from ..cache.ledger import HIT, HITS, KIND_LATE, LATE, PREFETCH_LATE
+from ..cache.ledger import HIT, HITS, KIND_LATE, LATE, LOWERED, ON_HOST, PREFETCH_LATE, SUBSTITUTED
 from ..cache.plan import EXPERT, FETCH_SLOT, FETCHED, FETCHES, KIND, MEMBERS, PLACE, TOKENS, WAIT
 from ..cache.state import LAYER_OF, slot_of
-from ..compiled import compiled, inlined
+from ..compiled import called, compiled, inlined
 from .counting import decide_event
 from .link import (
     DEMAND,
@@ -57,6 +57,10 @@ class Machine(NamedTuple):
     """[3, P, C] before the experts are known, work that needs no routed expert, after the experts."""
     expert_ns: NDArray[np.int64]
     """[C, tokens + 1]"""
+    host_ns: NDArray[np.int64]
+    """[C, tokens + 1] one expert on the host cores, or empty where no miss policy computes there."""
+    may_not_load: bool
+    """The miss policy may do something else than load."""
     decision_ns: int
     decision_beside: bool
     """Decisions run beside the compute stream, not in series with it."""
@@ -92,6 +96,8 @@ def _mark_late(plan: Any, i: int, layer: int, counts: Any, layer_counts: Any) ->
 @inlined
 def _ask(c: Any, plan: Any, i: int, layer: int) -> None:
     place = plan.member[PLACE, i]
+    if plan.member[KIND, i] == LOWERED:
+        layer += c.hop.shape[1] // 2
     request(c, place, plan.member[EXPERT, i], layer, DEMAND)
     c.place[WAITING_MEMBER, place] = i
 
@@ -115,6 +121,18 @@ def _issue(c: Any, s: Any, plan: Any, layer: int) -> None:
     _prefetch(c, s, plan)
 
 
+@called
+def _ready_without_copy(m: Any, plan: Any) -> tuple[int, int]:
+    """Where a miss policy may do something else than load: hits and stand-ins are ready; the members of the device."""
+    ready, on_device = 0, 0
+    for i in range(plan.size[MEMBERS]):
+        on_device += plan.member[KIND, i] >= SUBSTITUTED
+        if SUBSTITUTED <= plan.member[KIND, i] <= HIT:
+            m.order[READY, ready] = i
+            ready += 1
+    return ready, on_device
+
+
 @inlined
 def _run_members(
     m: Any,
@@ -134,6 +152,8 @@ def _run_members(
         if plan.member[KIND, i] == HIT:
             m.order[READY, tail] = i
             tail += 1
+    if m.may_not_load:
+        tail, left = _ready_without_copy(m, plan)
     issued = False
     now = start
     on_stream, until = _RESIDENT_WORK, start + resident_ns
@@ -181,7 +201,21 @@ def _run_members(
         finish_storage(c, now)
 
 
-@compiled
+@called
+def _wait_for_host(m: Any, c: Any, plan: Any, decided: int, end: int, layer_class: int) -> int:
+    """The host cores compute their members one after another from `decided` on; return when the whole event is done."""
+    done = decided
+    for i in range(plan.size[MEMBERS]):
+        if plan.member[KIND, i] == ON_HOST:
+            done += m.host_ns[layer_class, plan.member[TOKENS, i]]
+    m.time[HOST_BUSY] += done - decided
+    if done > end:
+        advance(c, done, end)
+        return done
+    return end
+
+
+@called
 def _run_serial(
     m: Any,
     c: Any,
@@ -258,10 +292,12 @@ def time_event(
             if plan.member[WAIT, i] >= 0:
                 m.order[WAITER, plan.member[WAIT, i]] = i
         end = _run_members(m, c, s, plan, known, decided, resident_ns, layer, kind)
+        if m.may_not_load:
+            end = _wait_for_host(m, c, plan, decided, end, kind)
         if contract == FUSED:
             for i in range(plan.size[MEMBERS]):
                 slot = slot_of(s, plan.member[EXPERT, i])
-                if plan.member[KIND, i] > KIND_LATE and slot >= 0:
+                if KIND_LATE < plan.member[KIND, i] < LOWERED and slot >= 0:
                     withdraw(c, slot)
     stall = end - known - (m.time[COMPUTE_BUSY] - busy_before)
     m.time[STALL] += stall

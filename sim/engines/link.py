@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..compiled import compiled, inlined
+from ..compiled import called, inlined
 
 DEMAND, PREFETCH = 0, 1
 FAR = 2**62  # later than any time
@@ -44,7 +44,8 @@ class CopyPath(NamedTuple):
     server: NDArray[np.int64]
     """[2, E + 1] when each is done (FAR: idle) and the place it serves; the last one is storage."""
     hop: NDArray[np.int64]
-    """[3, L] one expert of a layer over the host link, from storage (0: experts live on the host), its bytes."""
+    """[3, 2 L] one expert of a layer over the host link, from storage (0: experts live on the host), its bytes; then the
+    same of its lower-precision copy, as if it were the expert of a layer L higher."""
     total: NDArray[np.int64]
     """[5]"""
 
@@ -55,7 +56,9 @@ def new_path(
     link_ns: NDArray[np.int64],
     storage_ns: NDArray[np.int64] | None,
     sizes: NDArray[np.int64],
+    lower_share: float = 1.0,
 ) -> CopyPath:
+    """An idle copy path. Lower-precision copies take `lower_share` of time and bytes, rounded up."""
     place = np.zeros((13, places + 2), np.int32, "F")  # a place's numbers lie side by side
     place[[PENDING, STARTED, WAITING_MEMBER]] = -1
     place[AFTER:] = np.arange(places + 2)
@@ -64,7 +67,13 @@ def new_path(
     hop = np.stack([link_ns, np.zeros_like(link_ns) if storage_ns is None else storage_ns, sizes]).astype(
         np.int64
     )
+    hop = np.concatenate([hop, lower_copy(hop, lower_share)], axis=1)
     return CopyPath(place, server, hop, np.zeros(5, np.int64))
+
+
+def lower_copy(full: NDArray[np.int64], share: float) -> NDArray[np.int64]:
+    """Bytes or nanoseconds of lower-precision copies."""
+    return np.ceil(full * share).astype(np.int64)
 
 
 @inlined
@@ -216,7 +225,7 @@ def finish_storage(c: Any, now: int) -> None:
         _join(c, SECOND, place, c.place[STARTED_CLASS, place])
 
 
-@compiled
+@called
 def advance(c: Any, limit: int, since: int) -> None:
     """Run the copy path alone from `since` up to `limit`.
 

@@ -14,7 +14,7 @@ from typing import Any
 import simpy
 
 from ..cache.core import ACCESS, FUSED
-from ..cache.ledger import HIT, HITS, KIND_LATE, LATE, PREFETCH_LATE
+from ..cache.ledger import HIT, HITS, KIND_LATE, LATE, LOWERED, ON_HOST, PREFETCH_LATE, SUBSTITUTED
 from ..cache.plan import EXPERT, FETCH_SLOT, FETCHED, FETCHES, KIND, MEMBERS, PLACE, TOKENS, WAIT
 from ..cache.state import LAYER_OF, SLOT
 from .counting import decide_one
@@ -121,11 +121,14 @@ class DecodeLoop:
         members, expert_ns = range(len(experts)), self.expert_ns[kind]
         followers = {wait: i for i, wait in enumerate(rows[WAIT]) if wait >= 0}
         waiting = set(followers.values())
+        layer_of_copy = [layer + len(e.machine.layer_class) * (kind == LOWERED) for kind in kinds]
         late = [i for i in members if kinds[i] == HIT and copies.under_way(places[i], experts[i])]
         for i in late:
             self._mark_late(i, layer)
             self.waits_for[places[i], experts[i]] = i
-        self.ready.extend(i for i in members if kinds[i] == HIT and i not in late)
+        self.ready.extend(i for i in members if kinds[i] in (HIT, SUBSTITUTED) and i not in late)
+        on_host = [i for i in members if kinds[i] == ON_HOST]
+        on_device = sum(kind >= SUBSTITUTED for kind in kinds)
 
         def issue(_: simpy.Event | None = None) -> None:
             for i in late:
@@ -133,13 +136,18 @@ class DecodeLoop:
                     copies.promote(places[i])
             for i in members:
                 if kinds[i] > KIND_LATE and i not in waiting:
-                    self._ask(experts[i], places[i], layer, i)
+                    self._ask(experts[i], places[i], layer_of_copy[i], i)
             self._prefetch()
 
         issued = self._at_decision(issue, decided)
+        host = (
+            self.env.process(self._on_host(on_host, tokens, decided, number, layer, kind))
+            if on_host
+            else None
+        )
         if resident:
             yield self._work(resident, "shared", number, layer)
-        for _ in members:
+        for _ in range(on_device):
             if not self.ready:
                 yield self._wait()
             i = self.ready.popleft()
@@ -147,14 +155,30 @@ class DecodeLoop:
                 yield self._work(duration, "expert", number, layer, experts[i])
             if i in followers:
                 follower = followers[i]
-                self._ask(experts[follower], places[follower], layer, follower)
+                self._ask(experts[follower], places[follower], layer_of_copy[follower], follower)
         if issued is not None and not issued.processed:
             yield issued
+        if host is not None and host.is_alive:
+            yield host
         if e.rules.contract == FUSED:
             for i in members:
                 slot = int(e.state.expert[SLOT, experts[i]]) - 1
-                if kinds[i] > KIND_LATE and slot >= 0:
+                if KIND_LATE < kinds[i] < LOWERED and slot >= 0:
                     copies.withdraw(slot)
+
+    def _on_host(
+        self, members: list[int], tokens: list[int], decided: int, number: int, layer: int, kind: int
+    ) -> Process:
+        """The host cores: one expert after another, from the moment decisions take effect."""
+        m = self.e.machine
+        if decided > self.env.now:
+            yield at(self.env, decided - self.env.now, DECIDED)
+        for i in members:
+            duration = m.host_ns.item(kind, tokens[i])
+            m.time[HOST_BUSY] += duration
+            if duration:
+                self._show("host", "expert", duration, number, layer)
+                yield at(self.env, duration, COMPUTED)
 
     def _serial(self, number: int, layer: int, kind: int, resident: int, decided: int) -> Process:
         """`access`: one member after another, each copied when its turn comes; prefetches at the end."""

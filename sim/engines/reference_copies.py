@@ -209,6 +209,5 @@ class CopyMachine:
     def _show(self, lane: str, copy: Copy, duration: int) -> None:
         if self.on_segment is not None:
             kind = "demand" if copy.demand else "prefetch"
-            self.on_segment(
-                lane, "copy", self.env.now, duration, self.pass_number, copy.layer, copy.expert, kind
-            )
+            layer = copy.layer % (len(self.bytes) // 2)  # a lower-precision copy carries L more
+            self.on_segment(lane, "copy", self.env.now, duration, self.pass_number, layer, copy.expert, kind)

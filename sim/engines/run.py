@@ -18,16 +18,21 @@ from ...errors import UsageError, unknown_name
 from ..blocks import Block, BlockSource
 from ..cache import ledger as k
 from ..cache.core import CONTRACTS, FUSED, SLOTS, load_first
+from ..cache.history import new_history
+from ..cache.miss_host import host_table
+from ..cache.miss_switch import HOST, LOWER, SUBSTITUTE
+from ..cache.misses import MissPolicy, miss_policy
 from ..cache.plan import new_plan
 from ..cache.registry import Policy
-from ..cache.state import NEXT_USE, SLOT, UNUSED_PREFETCH, new_state
+from ..cache.sequences import new_sequences
+from ..cache.state import NEXT_USE, PRIORITY, SLOT, UNUSED_PREFETCH, new_state
 from ..cache.switch import STATIC
 from ..costs import CostTable
 from ..prefetch.registry import Prefetcher, prefetcher
 from ..prefetch.request import new_wanted
 from . import fast
 from .counting import Rules, count_block
-from .link import FAR, LINK_BUSY, STORAGE_BUSY, UNTIL, WITHDRAWN, WITHDRAWN_BYTES, new_path
+from .link import FAR, LINK_BUSY, STORAGE_BUSY, UNTIL, WITHDRAWN, WITHDRAWN_BYTES, lower_copy, new_path
 from .reference import DecodeLoop
 from .reference_copies import OnSegment
 from .survey import NextUses, Survey, next_uses, survey
@@ -43,11 +48,14 @@ class Setup:
     capacity_per_pool: NDArray[np.int64]
     """One entry (one pool over all layers) or one a layer, in the unit of `size_per_layer`."""
     prefetch: Prefetcher = field(default_factory=lambda: prefetcher("none"))
+    miss: MissPolicy = field(default_factory=lambda: miss_policy("load"))
     contract: str = "slots"
     size_per_layer: NDArray[np.int64] | None = None
     """Bytes of one expert of each layer; None: every expert is one unit and no bytes are known."""
     costs: CostTable | None = None
     """None: count only."""
+    host_expert_ns_CN: NDArray[np.int64] | None = None
+    """[C, N + 1] one routed expert for n tokens of the pass on the host cores; `host` needs it where times are asked for."""
     experts_home: str = "host"
     """Where experts that are not on the device live: `host`, or `storage` behind the host."""
     prefetch_budget: int = -1
@@ -87,6 +95,8 @@ class Engine:
         """`look` and `future` may be given so that many runs over one trace share them."""
         self.source, self.setup = source, setup
         self._check()
+        if self._weighs:
+            self.source = source.weighed()
         trace = source.trace
         layers, experts = trace.num_layers, trace.num_experts
         contract = CONTRACTS[setup.contract]
@@ -103,8 +113,11 @@ class Engine:
         slots = self.state.slot.shape[1]
         fetches = self._most_fetched(layers * experts)
         self.plan = new_plan(experts, fetches, slots)
-        self.wanted = new_wanted(layers * experts)
+        self.wanted = new_wanted(layers * experts, experts)
         staging = {SLOTS: trace.top_k, FUSED: experts}.get(contract, 1)
+        by_sequence = setup.prefetch.name == "activation"
+        by_layer = setup.prefetch.needs == "history" and not by_sequence
+        follows = by_sequence or setup.policy.needs == "sequences"
         self.rules = Rules(
             policy=setup.policy.code,
             contract=contract,
@@ -115,6 +128,18 @@ class Engine:
             real=setup.prefetch.real_parameters(),
             staging=staging,
             budget=setup.prefetch_budget,
+            miss=setup.miss.code,
+            miss_limit=setup.miss.limit,
+            miss_table=self._miss_table(),
+            weighs=self._weighs,
+            learns=by_layer or setup.miss.code == SUBSTITUTE,
+            history=new_history(layers, experts, together=setup.miss.code == SUBSTITUTE, follows=by_layer),
+            follows=follows,
+            sequences=new_sequences(
+                int(source.passes.logit_rows().max()) if follows else 0,
+                layers * experts,
+                remember=by_sequence,
+            ),
         )
         self.counts = np.zeros(k.COUNTS, np.int64)
         self.layer_counts = np.zeros((layers, 5), np.int64)
@@ -125,6 +150,10 @@ class Engine:
             self._load_static_set()
         if setup.costs is not None:
             self._prepare_machine(setup.costs, slots + staging, experts)
+
+    @property
+    def _weighs(self) -> bool:
+        return self.setup.miss.needs_weights or self.setup.policy.needs == "weights"
 
     def _check(self) -> None:
         setup, trace = self.setup, self.source.trace
@@ -151,16 +180,63 @@ class Engine:
                 raise UsageError(
                     f"prefetch {setup.prefetch.spec!r} needs scores, and this trace has guesses without them"
                 )
+        self._check_miss()
         if setup.prefetch.ahead >= max(2, trace.num_layers):
             raise UsageError(
                 f"prefetch {setup.prefetch.spec!r}: ahead must stay below the trace's {trace.num_layers} layers"
             )
 
+    def _check_miss(self) -> None:
+        setup, miss = self.setup, self.setup.miss
+        if miss.name != "load" and setup.contract == "access":
+            raise UsageError(
+                f"miss policy {miss.spec!r} needs a machine that serves an event's misses together: contract slots or "
+                "fused, not access"
+            )
+        if self._weighs and self.source.trace.weights_TLK is None:
+            who = f"miss policy {miss.spec!r}" if miss.needs_weights else f"policy {setup.policy.spec!r}"
+            raise UsageError(f"{who} needs gate weights, and this trace has none")
+        if miss.code != HOST:
+            return
+        host = setup.host_expert_ns_CN
+        if setup.costs is None and miss.setting("when") == "cheaper":
+            raise UsageError(
+                "miss policy 'host' compares times, and nothing is known of them: give host:when=always"
+            )
+        if setup.costs is not None and (host is None or host.shape != setup.costs.expert_ns_CN.shape):
+            raise UsageError(
+                f"miss policy {miss.spec!r} needs the time of one expert on the host cores, for every cost class "
+                f"and {setup.costs.expert_ns_CN.shape[1] - 1} tokens"
+            )
+
+    def _miss_table(self) -> NDArray[np.int64]:
+        """What the miss policy knows of costs: where the host computes, or the bytes of a lower-precision copy."""
+        setup, costs = self.setup, self.setup.costs
+        if setup.miss.code == LOWER:
+            return lower_copy(self.sizes, float(setup.miss.setting("share")))[:, None]
+        if setup.miss.code != HOST:
+            return np.zeros((1, 1), np.int64)
+        if costs is None:
+            most = int(self.source.passes.tokens().max())
+            return np.ones((self.source.trace.num_layers, most + 1), np.int64)
+        assert setup.host_expert_ns_CN is not None
+        kind = costs.layer_class_L
+        copy_ns = costs.copy_ns_C + (costs.storage_ns_C if setup.experts_home == "storage" else 0)
+        return host_table(
+            setup.miss.setting("when"), setup.host_expert_ns_CN[kind], costs.expert_ns_CN[kind], copy_ns[kind]
+        )
+
     def _most_fetched(self, all_experts: int) -> int:
-        return 0 if self.setup.prefetch.name == "none" else min(all_experts, self.source.trace.num_experts)
+        prefetch = self.setup.prefetch
+        if prefetch.name == "none":
+            return 0
+        return min(
+            all_experts, self.source.trace.num_experts * (prefetch.ahead if prefetch.looks_at_each else 1)
+        )
 
     def _future(self, future: NextUses | None) -> NDArray[np.int32]:
         if not self.setup.policy.needs_future:
+            self.state.when[PRIORITY] = 0
             return np.zeros(0, np.int32)
         if future is None:
             self.look = self.look or survey(self.source)
@@ -187,11 +263,17 @@ class Engine:
         storage_ns = costs.storage_ns_C[costs.layer_class_L] if self.setup.experts_home == "storage" else None
         if int(link_ns.min()) < 1 or (storage_ns is not None and int(storage_ns.min()) < 1):
             raise RuntimeError("the cost table has a copy that takes no time")
-        self.path = new_path(places, costs.copy_engines, link_ns, storage_ns, self.sizes)
+        miss = self.setup.miss
+        share = float(miss.setting("share")) if miss.code == LOWER else 1.0
+        self.path = new_path(places, costs.copy_engines, link_ns, storage_ns, self.sizes, share)
         self.machine = fast.Machine(
             layer_class=costs.layer_class_L,
             pass_ns=np.stack([costs.before_ns_PC, costs.resident_ns_PC, costs.after_ns_PC]),
             expert_ns=costs.expert_ns_CN,
+            host_ns=self.setup.host_expert_ns_CN
+            if self.setup.host_expert_ns_CN is not None and miss.code == HOST
+            else np.zeros((1, 0), np.int64),
+            may_not_load=miss.name != "load",
             decision_ns=self.setup.decision_ns,
             decision_beside=self.setup.decision_beside,
             order=np.full((2, experts), -1, np.int32),

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..compiled import compiled
+from ..compiled import called
 from .request import MANY, close, shuffled_bits, want
 
 
-@compiled
+@called
 def propose(
     block: Any,
     index: int,
@@ -53,7 +53,7 @@ def propose(
     close(wanted, is_next_pass)
 
 
-@compiled
+@called
 def _add_wrong_guesses(
     target: int, num_experts: int, right: int, precision: float, seed: int, pass_number: int, wanted: Any
 ) -> None:
@@ -77,7 +77,7 @@ def _add_wrong_guesses(
             wrong -= 1
 
 
-@compiled
+@called
 def _coprime_stride(n: int, draw: float) -> int:
     """A step that visits every residue of n once."""
     stride = 1 + int(draw * (n - 1)) if n > 1 else 1

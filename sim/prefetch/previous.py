@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..compiled import compiled
+from ..compiled import called
 from .request import close, want
 
 
-@compiled
+@called
 def propose(block: Any, low: int, high: int, layer: int, num_experts: int, ahead: int, wanted: Any) -> None:
     """Beyond the last layer the target is the next pass, whose previous token is the present one."""
     layers = block.experts.shape[1]

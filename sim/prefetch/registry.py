@@ -26,7 +26,8 @@ class Prefetcher:
     summary: str
     source: str
     needs: str = ""
-    """What the trace must hold: "" nothing, "predicted" the gate's guesses, "previous" or "future" its own ids."""
+    """What the trace must hold: "" nothing, "predicted" the gate's guesses, "previous" or "future" its own ids,
+    "history" its own ids of events that have been."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Setting → default, as text."""
     chosen: Mapping[str, str] = field(default_factory=dict)
@@ -44,9 +45,15 @@ class Prefetcher:
     def ahead(self) -> int:
         return int(self.setting("ahead")) if "ahead" in self.settings else 0
 
+    @property
+    def looks_at_each(self) -> bool:
+        """Names experts of all layers up to `ahead`, not only of that one."""
+        return "layers" in self.settings and self.setting("layers") == "each"
+
     def whole_parameters(self, seed: int) -> NDArray[np.int64]:
         top = self.setting("top") if "top" in self.settings else "all"
-        return np.array([self.ahead, _UNLIMITED if top == "all" else int(top), seed], np.int64)
+        most = {"all": _UNLIMITED, "same": 0}.get(top)
+        return np.array([self.ahead, int(top) if most is None else most, seed, self.looks_at_each], np.int64)
 
     def real_parameters(self) -> NDArray[np.float64]:
         names = ("score", "recall", "precision")
@@ -57,11 +64,23 @@ _LINEUP = (
     Prefetcher("none", switch.NONE, "fetches nothing ahead", "baseline"),
     Prefetcher(
         "gate", switch.GATE, "the coming layer's gate on the present hidden state", "arXiv 2312.17238, SpecMD",
-        needs="predicted", settings={"ahead": "1", "top": "all", "score": "0"},
+        needs="predicted", settings={"ahead": "1", "top": "all", "score": "0", "layers": "one"},
     ),
     Prefetcher(
         "previous", switch.PREVIOUS, "the experts the sequence used there one pass ago", "textbook",
         needs="previous", settings={"ahead": "1"},
+    ),
+    Prefetcher(
+        "coactivation", switch.COACTIVATION, "the experts that most often followed the present ones so far", "Markov chain",
+        needs="history", settings={"ahead": "1", "top": "same"},
+    ),
+    Prefetcher(
+        "hot", switch.HOT, "the coming layer's most used experts so far", "textbook",
+        needs="history", settings={"ahead": "1", "top": "same"},
+    ),
+    Prefetcher(
+        "activation", switch.ACTIVATION, "what the likest sequence that has ended used there", "MoE-Infinity, arXiv 2401.14361",
+        needs="history", settings={"ahead": "1", "top": "same"},
     ),
     Prefetcher(
         "perfect", switch.PERFECT, "the truth (a bound, not a method)", "oracle", needs="future", settings={"ahead": "1"}
@@ -89,10 +108,15 @@ def prefetcher(spec: str) -> Prefetcher:
 
 
 def _check(name: str, key: str, value: str) -> None:
+    if key == "layers":
+        if value not in ("one", "each"):
+            raise unknown_name(f"value of {name}:layers", value, ("one", "each"))
+        return
     if key in ("ahead", "top"):
-        if not (value.isdecimal() and int(value) >= 1) and not (key == "top" and value == "all"):
+        word = PREFETCHERS[name].settings[key] if key == "top" else ""
+        if not (value.isdecimal() and int(value) >= 1) and not (word and value == word):
             raise UsageError(
-                f"{name}:{key} must be a whole number of at least 1{' or all' * (key == 'top')}, got {value!r}"
+                f"{name}:{key} must be a whole number of at least 1{word and f' or {word}'}, got {value!r}"
             )
         return
     try:

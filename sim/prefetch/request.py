@@ -17,12 +17,16 @@ class Wanted(NamedTuple):
 
     expert: NDArray[np.int32]  # [F]
     seen: NDArray[np.uint8]  # [n] zeros between answers
+    score: NDArray[np.float64]  # [N] scratch of a prefetcher that ranks a layer's experts
     size: NDArray[np.int64]  # [2] how many; from which index on they are for the next pass
 
 
-def new_wanted(num_experts_in_all: int) -> Wanted:
+def new_wanted(num_experts_in_all: int, num_experts: int) -> Wanted:
     return Wanted(
-        np.zeros(num_experts_in_all, np.int32), np.zeros(num_experts_in_all, np.uint8), np.zeros(2, np.int64)
+        expert=np.zeros(num_experts_in_all, np.int32),
+        seen=np.zeros(num_experts_in_all, np.uint8),
+        score=np.zeros(num_experts),
+        size=np.zeros(2, np.int64),
     )
 
 

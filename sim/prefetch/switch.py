@@ -4,28 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..compiled import compiled
-from . import gate, oracle, previous
+from ..compiled import called
+from . import activation, gate, history, oracle, previous
 from .request import FIRST_NEXT_PASS, MANY
 
-NONE, GATE, PREVIOUS, PERFECT, NOISY = range(5)
+NONE, GATE, PREVIOUS, PERFECT, NOISY, COACTIVATION, HOT, ACTIVATION = range(8)
 # Columns of the integer and of the real parameters
-AHEAD, TOP, SEED = 0, 1, 2
+AHEAD, TOP, SEED, EACH = 0, 1, 2, 3
 LEAST_SCORE, RECALL, PRECISION = 0, 1, 2
 
 
-@compiled
+@called
 def propose(
-    code: int, whole: Any, real: Any, block: Any, index: int, layer: int, num_experts: int, wanted: Any
-) -> None:
+    code: int, whole: Any, real: Any, past: Any, sequences: Any, block: Any, index: int, layer: int, num_experts: int,
+    wanted: Any,
+) -> None:  # fmt: skip
     """Ask a prefetcher, at layer `layer` of the block's pass `index`, whom it wants; the answer is in `wanted`."""
     wanted.size[MANY] = 0
     wanted.size[FIRST_NEXT_PASS] = 0
     low, high = block.start[index], block.start[index + 1]
     if code == GATE:
         gate.propose(
-            block, low, high, layer, num_experts, whole[AHEAD], whole[TOP], real[LEAST_SCORE], wanted
-        )
+            block, low, high, layer, num_experts, whole[AHEAD], whole[EACH] != 0, whole[TOP], real[LEAST_SCORE], wanted
+        )  # fmt: skip
     elif code == PREVIOUS:
         previous.propose(block, low, high, layer, num_experts, whole[AHEAD], wanted)
     elif code == PERFECT:
@@ -34,3 +35,9 @@ def propose(
         oracle.propose(
             block, index, layer, num_experts, whole[AHEAD], real[RECALL], real[PRECISION], whole[SEED], wanted
         )
+    elif code in (COACTIVATION, HOT):
+        history.propose(
+            past, block, low, high, layer, num_experts, whole[AHEAD], whole[TOP], code == COACTIVATION, wanted
+        )
+    elif code == ACTIVATION:
+        activation.propose(sequences, block, low, high, layer, num_experts, whole[AHEAD], whole[TOP], wanted)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import tomllib
+
 import numpy as np
 import pytest
 from codesign.sim.cache.access_loop import count_misses
+from codesign.sim.cache.misses import MISS_POLICIES, miss_policy
 from codesign.sim.cache.registry import POLICIES, policy
-from codesign.sim.cache.state import CAPACITY, USED
+from codesign.sim.cache.state import CAPACITY, SLOT, USED
+from codesign.sim.decisions import DECISIONS_FILE, decision_cost
 from codesign.sim.engines.run import Engine, Setup, run
+from codesign.sim.prefetch.registry import PREFETCHERS, prefetcher
 from slow_policies import SLOW, slow_events
-from small_scenarios import SPECS, drawn_setup, drawn_trace, one_layer, source_of
+from small_scenarios import SPECS, drawn_setup, drawn_trace, one_layer, source_of, trace_of
 
 EVERY = pytest.mark.parametrize("name", SPECS)
 
@@ -63,7 +68,9 @@ def test_the_order_of_ids_inside_an_event_changes_nothing(name: str, contract: s
     for seed in range(10):
         rng = np.random.default_rng(seed)
         trace = drawn_trace(rng)
-        shuffled = rng.permuted(trace.experts_TLK, axis=2)
+        order = rng.permuted(np.broadcast_to(np.arange(trace.top_k), trace.experts_TLK.shape), axis=2)
+        shuffled = np.take_along_axis(trace.experts_TLK, order, axis=2)
+        weights = np.take_along_axis(trace.weights_TLK, order, axis=2)  # type: ignore[arg-type]
         size = {"never": 0}.get(
             name, trace.num_experts * trace.num_layers if name == "unbounded" else trace.top_k + 2
         )
@@ -71,16 +78,20 @@ def test_the_order_of_ids_inside_an_event_changes_nothing(name: str, contract: s
             policy(name), np.array([min(size, trace.num_experts * trace.num_layers)]), contract=contract
         )
         other = type(trace)(
-            **{**{f: getattr(trace, f) for f in trace.__dataclass_fields__}, "experts_TLK": shuffled}
+            **{
+                **{f: getattr(trace, f) for f in trace.__dataclass_fields__},
+                "experts_TLK": shuffled,
+                "weights_TLK": weights,
+            }
         )
         assert run(source_of(trace, 2), setup).ledger == run(source_of(other, 2), setup).ledger
 
 
 @EVERY
 def test_the_quick_loop_counts_the_misses_of_the_cache_core(name: str) -> None:
-    if name.startswith(("static", "least-stale")):
+    if name.startswith(("static", "least-stale")) or policy(name).needs:
         pytest.skip(
-            "a static set is loaded by the engine; least-stale goes by passes, which a plain sequence lacks"
+            "a plain sequence of ids has no passes, weights or sequences, and nobody loads a static set"
         )
     for seed in range(10):
         ids = (np.random.default_rng(seed).zipf(1.3, 400) % 40).astype(np.int32)
@@ -120,6 +131,22 @@ def test_lru_and_the_optimum_never_get_worse_with_more_capacity() -> None:
             assert misses == sorted(misses, reverse=True)
 
 
+def test_gdsf_of_equal_experts_is_lfuda_and_of_unequal_ones_lets_the_larger_go() -> None:
+    for seed in range(20):
+        trace = drawn_trace(np.random.default_rng(seed))
+        size = np.array([trace.top_k + seed % 5])
+        one, other = (run(source_of(trace), Setup(policy(n), size)).ledger for n in ("lfuda", "gdsf"))
+        assert one == other
+    # an expert of 2 and one of 4 fill the pool, both used once; gdsf lets the larger go, lfuda the one used earlier
+    trace = trace_of([[[0], [0]], [[1], [-1]]], 2)
+    for name, resident in (("gdsf", [0, 1]), ("lfuda", [1, 2])):
+        engine = Engine(
+            source_of(trace), Setup(policy(name), np.array([6]), size_per_layer=np.array([2, 4], np.int64))
+        )
+        engine.run()
+        assert [x for x in range(4) if engine.state.expert[SLOT, x]] == resident
+
+
 def test_least_stale_without_sides_is_lru() -> None:
     for seed in range(30):
         trace = drawn_trace(np.random.default_rng(seed))
@@ -137,6 +164,16 @@ def test_with_a_quota_for_each_layer_and_no_prefetch_least_stale_is_lru() -> Non
         lru, stale = (run(source_of(trace), Setup(policy(n), quota)).ledger for n in ("lru", "least-stale"))
         assert lru == stale
         assert lru.collision == 0
+
+
+def test_what_each_policy_prefetcher_and_miss_policy_takes_to_decide_has_been_measured() -> None:
+    table = tomllib.loads(DECISIONS_FILE.read_text(encoding="utf-8"))
+    assert set(table["policy_ns"]) == {name for name, found in POLICIES.items() if not found.is_bound}
+    assert set(table["prefetch_ns"]) == {
+        name for name, found in PREFETCHERS.items() if found.needs not in ("", "future")
+    }
+    assert set(table["miss_ns"]) == set(MISS_POLICIES) - {"load"}
+    assert decision_cost(policy("arc"), prefetcher("hot"), 51, miss_policy("skip")).ns > 0
 
 
 def test_random_is_a_function_of_its_seed() -> None:

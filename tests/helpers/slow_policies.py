@@ -7,51 +7,10 @@ from typing import Any
 
 from codesign.sim.blocks import BlockSource
 from codesign.sim.engines.run import Setup
-
-
-class Slow:
-    """One cache of all pools. `rank` says who goes first: smallest first."""
-
-    streams = False
-
-    def __init__(self, setup: Setup, experts: int, layers: int) -> None:
-        self.setup, self.experts, self.layers = setup, experts, layers
-        self.inside: list[int] = []  # in order of arrival
-        self.used_at: dict[int, tuple[int, int]] = {}  # (event, running number)
-        self.uses: Counter[int] = Counter()
-        self.event, self.pass_number, self.layer, self.now = 0, 0, 0, 0
-        self.current_pass: dict[int, int] = {}
-        self.next: dict[int, float] = {}
-        self.slot: dict[int, int] = {}
-
-    def pool(self, x: int) -> int:
-        return 0 if len(self.setup.capacity_per_pool) == 1 else x // self.experts
-
-    def hit(self, x: int) -> None:
-        self.now += 1
-        self.used_at[x] = (self.event, self.now)
-        self.uses[x] += 1
-        self.current_pass[x] = self.pass_number
-
-    def insert(self, x: int) -> None:
-        self.inside.append(x)
-        self.uses[x] = 0
-        self.hit(x)
-
-    def evict(self, x: int) -> None:
-        self.inside.remove(x)
-
-    def victim(self, candidates: list[int]) -> int:
-        return min(candidates, key=self.rank)
-
-    def rank(self, x: int) -> Any:
-        raise AssertionError
-
-    def admits(self, x: int) -> bool:
-        return True
-
-    def prefers(self, x: int, y: int) -> bool:
-        return True
+from slow_base import Slow
+from slow_divided import Arc, Lirs, S3Fifo, Slru, TwoQueue, WTinyLfu
+from slow_misses import slow_misses
+from slow_routing import Activation, Lhu, Score
 
 
 class Fifo(Slow):
@@ -86,6 +45,36 @@ class LeastStale(Slow):
         if self.setup.policy.setting("order") == "distance":
             return current, right, -(x // self.experts), self.used_at[x][1]
         return current, right, self.used_at[x][1]
+
+
+class Lfuda(Slow):
+    """Worth is the age of the pool plus uses; the age is what the last one evicted was worth."""
+
+    by_size = False
+
+    def __init__(self, setup: Setup, experts: int, layers: int) -> None:
+        super().__init__(setup, experts, layers)
+        self.age: Counter[int] = Counter()
+        self.worth: dict[int, int] = {}
+
+    def hit(self, x: int) -> None:
+        super().hit(x)
+        sizes = self.setup.size_per_layer
+        ratio = 1 << 20
+        if self.by_size and sizes is not None:
+            ratio = (int(sizes[0]) << 20) // int(sizes[x // self.experts])
+        self.worth[x] = self.age[self.pool(x)] + self.uses[x] * ratio
+
+    def evict(self, x: int) -> None:
+        super().evict(x)
+        self.age[self.pool(x)] = self.worth[x]
+
+    def rank(self, x: int) -> Any:
+        return self.worth[x], self.used_at[x][0], x
+
+
+class Gdsf(Lfuda):
+    by_size = True
 
 
 class Slotted(Slow):
@@ -184,7 +173,8 @@ class BeladyBypass(BeladyMandatory):
 SLOW: dict[str, type[Slow]] = {
     "never": Never, "unbounded": Unbounded, "belady-mandatory": BeladyMandatory, "belady-bypass": BeladyBypass,
     "fifo": Fifo, "lru": Lru, "lfu": Lfu, "lfru": Lfru, "clock": Clock, "sieve": Sieve, "least-stale": LeastStale,
-    "static": Static,
+    "static": Static, "s3-fifo": S3Fifo, "2q": TwoQueue, "slru": Slru, "arc": Arc, "lfuda": Lfuda, "gdsf": Gdsf,
+    "w-tinylfu": WTinyLfu, "score": Score, "lhu": Lhu, "activation": Activation, "lirs": Lirs,
 }  # fmt: skip
 
 
@@ -203,8 +193,15 @@ def events_of(source: BlockSource, *, as_written: bool) -> list[tuple[int, int, 
 
 def slow_events(source: BlockSource, setup: Setup) -> tuple[int, int, int]:
     """(hits, evictions, bypasses) of a run without prefetch, event by event as the contracts say."""
+    found = slow_run(source, setup)
+    return found["hits"], found["evictions"], found["bypasses"]
+
+
+def slow_run(source: BlockSource, setup: Setup) -> Counter[str]:
+    """Everything counted of a run without prefetch."""
     trace, contract = source.trace, setup.contract
     cache = SLOW[setup.policy.name](setup, trace.num_experts, trace.num_layers)
+    cache.source = source
     events = events_of(source, as_written=contract == "access")
     times: dict[int, list[int]] = {}
     clock = 0
@@ -214,10 +211,10 @@ def slow_events(source: BlockSource, setup: Setup) -> tuple[int, int, int]:
             clock += 1
     if setup.policy.name == "static":
         _load_static(cache, events, source.passes.count)
-    hits = evictions = bypasses = done = 0
+    count: Counter[str] = Counter()
+    done = 0
 
     def make_room(x: int, pinned: set[int]) -> str:
-        nonlocal evictions
         capacity = int(setup.capacity_per_pool[cache.pool(x)])
         if not cache.admits(x) or capacity == 0:
             return "streamed"
@@ -225,15 +222,17 @@ def slow_events(source: BlockSource, setup: Setup) -> tuple[int, int, int]:
             candidates = [y for y in cache.inside if cache.pool(y) == cache.pool(x) and y not in pinned]
             if not candidates:
                 return "pinned"
+            cache.newcomer = x
             y = cache.victim(candidates)
             if not cache.prefers(x, y):
                 return "streamed"
             cache.evict(y)
-            evictions += 1
+            count["evictions"] += 1
         return "found"
 
     for index, (number, layer, members) in enumerate(events):
         cache.event, cache.pass_number, cache.layer = index, number, layer
+        cache.begin(members)
 
         def foresee(x: int, at: int) -> None:
             later = [t for t in times[x] if t > at]
@@ -244,44 +243,51 @@ def slow_events(source: BlockSource, setup: Setup) -> tuple[int, int, int]:
                 foresee(x, done)
                 done += 1
                 if x in cache.inside:
-                    hits += 1
+                    count["hits"] += 1
                     cache.hit(x)
                 elif make_room(x, set()) == "found":
                     cache.insert(x)
                 else:
-                    bypasses += 1
+                    count["bypasses"] += 1
             continue
         resident = [x for x in members if x in cache.inside]
         for x in members:
             foresee(x, index)
-        hits += len(resident)
+        count["hits"] += len(resident)
         for x in resident:
             cache.hit(x)
-        missed = [x for x in members if x not in resident]
-        pinned, in_waves = set(resident), False
+        served = slow_misses(cache, members, resident, count)
+        missed = [x for x in members if x not in resident and served.get(x, "lower") == "lower"]
+        pinned, stand_ins, in_waves = set(resident), set(served.values()) - {"host", "lower", "skip"}, False
         for x in missed:
-            outcome = make_room(x, pinned) if contract == "slots" else "later"
+            outcome = "later"
+            if contract == "slots":
+                outcome = "streamed" if x in served else make_room(x, pinned | stand_ins)
             if outcome == "pinned" and not cache.streams:
                 pinned, in_waves = set(), True
-                outcome = make_room(x, pinned)
+                outcome = make_room(x, pinned | stand_ins)
             if outcome == "found":
                 cache.insert(x)
                 if not in_waves:
                     pinned.add(x)
             elif outcome != "later":
-                bypasses += 1
+                count["bypasses"] += 1
         if contract == "fused":
             for x in missed:
-                if make_room(x, set()) == "found":
+                if x not in served and make_room(x, stand_ins) == "found":
                     cache.insert(x)
                 else:
-                    bypasses += 1
-    return hits, evictions, bypasses
+                    count["bypasses"] += 1
+        cache.end(members)
+    return count
 
 
 def _load_static(cache: Slow, events: list[tuple[int, int, list[int]]], passes: int) -> None:
     half = cache.setup.policy.setting("fit") == "first-half"
     uses = Counter(x for number, _, members in events for x in members if not half or number < passes // 2)
     for x in sorted(uses, key=lambda x: (-uses[x], x)):
-        if sum(cache.pool(y) == cache.pool(x) for y in cache.inside) < cache.setup.capacity_per_pool[cache.pool(x)]:
+        if (
+            sum(cache.pool(y) == cache.pool(x) for y in cache.inside)
+            < cache.setup.capacity_per_pool[cache.pool(x)]
+        ):
             cache.insert(x)

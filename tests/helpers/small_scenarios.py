@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from codesign.sim.blocks import BlockSource
+from codesign.sim.cache.misses import MISS_POLICIES, MissPolicy, miss_policy
 from codesign.sim.cache.registry import POLICIES, Policy, policy
 from codesign.sim.costs import CostTable
 from codesign.sim.engines.run import Setup
@@ -25,6 +26,7 @@ def trace_of(
     steps: Sequence[int] | None = None,
     predicted: np.ndarray | None = None,
     scores: np.ndarray | None = None,
+    weights: np.ndarray | None = None,
 ) -> ExpertTrace:
     """A synthetic trace from nested lists [T][L][K]."""
     ids = np.asarray(experts, np.int32)
@@ -39,6 +41,7 @@ def trace_of(
         synthetic=True,
         is_prefill_T=None if prefill is None else np.asarray(prefill, bool),
         step_id_T=None if steps is None else np.asarray(steps, np.int64),
+        weights_TLK=weights,
         predicted_TLHM=predicted,
         predicted_scores_TLHM=scores,
     )
@@ -93,7 +96,17 @@ def drawn_trace(rng: np.random.Generator) -> ExpertTrace:
     steps = None
     if rng.random() < 0.2:
         steps = np.concatenate([np.cumsum(rng.integers(0, 2, n)) for n in lengths])
-    return trace_of(ids, experts, starts=starts, prefill=prefill, steps=steps, predicted=predicted, scores=scores)
+    weights = np.where(ids >= 0, rng.random(ids.shape) ** 2, 0.0)
+    return trace_of(
+        ids,
+        experts,
+        starts=starts,
+        prefill=prefill,
+        steps=steps,
+        predicted=predicted,
+        scores=scores,
+        weights=weights,
+    )
 
 
 def drawn_costs(rng: np.random.Generator, trace: ExpertTrace, passes: Passes, sizes: np.ndarray) -> CostTable:
@@ -132,14 +145,20 @@ def drawn_setup(rng: np.random.Generator, *, timed: bool = True) -> tuple[BlockS
     chosen = policy(str(rng.choice(SPECS)))
     ahead = int(rng.integers(1, max(2, min(3, trace.num_layers))))
     ahead = min(ahead, trace.predicted_TLHM.shape[2] if trace.predicted_TLHM is not None else 1)
-    name = str(rng.choice(["none", "gate", "gate", "previous", "perfect", "noisy"]))
+    name = str(
+        rng.choice(
+            ["none", "gate", "gate", "previous", "perfect", "noisy", "coactivation", "hot", "activation"]
+        )
+    )
     if trace.num_layers == 1 and name != "none" and ahead > 1:
         ahead = 1
     spec = name if name == "none" else f"{name}:ahead={ahead}"
-    if name == "gate" and rng.random() < 0.5:
+    if name in ("gate", "coactivation", "hot", "activation") and rng.random() < 0.5:
         spec += f":top={int(rng.integers(1, 5))}"
     if name == "gate" and rng.random() < 0.3:
         spec += ":score=0.5"
+    if name == "gate" and rng.random() < 0.3:
+        spec += ":layers=each"
     if name == "noisy":
         spec += f":recall={rng.random():.2f}:precision={rng.random() * 0.9 + 0.1:.2f}"
     contract = str(rng.choice(["slots", "slots", "fused", "access"]))
@@ -155,13 +174,16 @@ def drawn_setup(rng: np.random.Generator, *, timed: bool = True) -> tuple[BlockS
         with_predicted=name == "gate",
         tie_rng=np.random.default_rng(7) if rng.random() < 0.2 else None,
     )
+    costs = drawn_costs(rng, trace, passes, sizes) if timed else None
     setup = Setup(
         policy=chosen,
         capacity_per_pool=capacity,
         prefetch=prefetcher(spec),
         contract=contract,
         size_per_layer=sizes,
-        costs=drawn_costs(rng, trace, passes, sizes) if timed else None,
+        costs=costs,
+        miss=drawn_miss(rng, contract, timed=timed),
+        host_expert_ns_CN=None if costs is None else costs.expert_ns_CN * int(rng.integers(0, 4)),
         experts_home=str(rng.choice(["host", "host", "storage"])),
         prefetch_budget=-1 if rng.random() < 0.6 else int(rng.integers(0, 8)),
         decision_ns=int(rng.choice([0, 0, 1, 3, 40])),
@@ -173,8 +195,26 @@ def drawn_setup(rng: np.random.Generator, *, timed: bool = True) -> tuple[BlockS
     return source, setup
 
 
+def drawn_miss(rng: np.random.Generator, contract: str, *, timed: bool) -> MissPolicy:
+    """Half of the scenarios load every miss, as all under `access` do."""
+    if contract == "access" or rng.random() < 0.5:
+        return miss_policy("load")
+    name = str(rng.choice([name for name in MISS_POLICIES if name != "load"]))
+    settings = {
+        "host": f"when={'cheaper' if timed and rng.random() < 0.5 else 'always'}",
+        "lower": "above=0.4",
+    }
+    setting = settings.get(name, f"below={rng.random():.2f}")
+    return miss_policy(f"{name}:{setting}")
+
+
 def _drawn_capacity(
-    rng: np.random.Generator, trace: ExpertTrace, chosen: Policy, contract: str, sizes: np.ndarray, per_layer: bool
+    rng: np.random.Generator,
+    trace: ExpertTrace,
+    chosen: Policy,
+    contract: str,
+    sizes: np.ndarray,
+    per_layer: bool,
 ) -> np.ndarray:
     """At least one token's top-k of the largest experts in each pool, as `slots` demands."""
     if chosen.name == "never":
@@ -184,6 +224,10 @@ def _drawn_capacity(
     if chosen.name == "unbounded":
         return whole if per_layer else whole.sum(keepdims=True)
     if per_layer:
-        return np.array([rng.integers(low, high + 1) for low, high in zip(least, whole, strict=True)], np.int64)
+        return np.array(
+            [rng.integers(low, high + 1) for low, high in zip(least, whole, strict=True)], np.int64
+        )
     low = int(least.max())
-    return np.array([rng.integers(low, max(low, int(whole.sum() * rng.choice([0.3, 0.6, 1.1]))) + 1)], np.int64)
+    return np.array(
+        [rng.integers(low, max(low, int(whole.sum() * rng.choice([0.3, 0.6, 1.1]))) + 1)], np.int64
+    )

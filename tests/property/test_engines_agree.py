@@ -20,7 +20,9 @@ def assert_equal(left: RunResult, right: RunResult, seed: int) -> None:
     for name in left.events:
         np.testing.assert_array_equal(left.events[name], right.events[name], err_msg=f"seed {seed}: {name}")
     for name in ("pass_start_ns", "pass_end_ns", "layer_stall_ns", "layer_counts"):
-        np.testing.assert_array_equal(getattr(left, name), getattr(right, name), err_msg=f"seed {seed}: {name}")
+        np.testing.assert_array_equal(
+            getattr(left, name), getattr(right, name), err_msg=f"seed {seed}: {name}"
+        )
     assert dataclasses.asdict(left.ledger) == dataclasses.asdict(right.ledger), f"seed {seed}"
     assert left.totals == right.totals, f"seed {seed}"
 
@@ -30,6 +32,7 @@ def note(result: RunResult) -> None:
     for name in (
         "hits", "late", "collision", "compulsory", "capacity", "waves", "bypasses", "prefetch_used", "prefetch_late",
         "prefetch_evicted_unused", "prefetch_unused_at_end", "prefetch_refused", "first_load_bytes",
+        "computed_on_host", "lowered", "substituted", "skipped",
     ):  # fmt: skip
         SEEN[name] += bool(getattr(ledger, name))
     SEEN["withdrawn"] += bool(result.totals and result.totals["withdrawn"])
