@@ -20,6 +20,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from .errors import InputFileError, RunError, UsageError, WorkbenchError
     from .reports import report
+    from .reports.calibration import calibration_report
     from .sim.catalog import hardware_names, load_hardware, load_model, model_names, profile_names
     from .sim.hardware import HardwareSpec
     from .sim.model import ModelSpec
@@ -27,11 +28,15 @@ if TYPE_CHECKING:
     from .traces.bundled import bundled_trace_path
     from .traces.capture import capture
     from .workbench.calibrate import calibrate
+    from .workbench.compare import best, pareto
+    from .workbench.export import export
     from .workbench.profile_check import profile_check
     from .workbench.profiles import calibrate_from_tables, compare_profiles, load_named_profile
     from .workbench.replay import ReplayResult, replay
     from .workbench.run_store import load_run
     from .workbench.scenario import Scenario, load_scenario, replay_scenario, write_first_scenario
+    from .workbench.sweep import sweep
+    from .workbench.validate import validate, validate_suite
 
 _HOME = {
     "InputFileError": ".errors",
@@ -39,6 +44,7 @@ _HOME = {
     "UsageError": ".errors",
     "WorkbenchError": ".errors",
     "report": ".reports",
+    "calibration_report": ".reports.calibration",
     "hardware_names": ".sim.catalog",
     "load_hardware": ".sim.catalog",
     "load_model": ".sim.catalog",
@@ -59,6 +65,12 @@ _HOME = {
     "calibrate_from_tables": ".workbench.profiles",
     "compare_profiles": ".workbench.profiles",
     "load_named_profile": ".workbench.profiles",
+    "sweep": ".workbench.sweep",
+    "best": ".workbench.compare",
+    "pareto": ".workbench.compare",
+    "validate": ".workbench.validate",
+    "validate_suite": ".workbench.validate",
+    "export": ".workbench.export",
     "ReplayResult": ".workbench.replay",
     "replay": ".workbench.replay",
     "load_run": ".workbench.run_store",
@@ -79,11 +91,14 @@ __all__ = [
     "UsageError",
     "WorkbenchError",
     "__version__",
+    "best",
     "bundled_trace_path",
     "calibrate",
     "calibrate_from_tables",
+    "calibration_report",
     "capture",
     "compare_profiles",
+    "export",
     "hardware_names",
     "load_hardware",
     "load_model",
@@ -91,6 +106,7 @@ __all__ = [
     "load_run",
     "load_scenario",
     "model_names",
+    "pareto",
     "permute_steps",
     "profile_check",
     "profile_names",
@@ -99,8 +115,11 @@ __all__ = [
     "replay_scenario",
     "report",
     "save_trace",
+    "sweep",
     "synthesise",
     "trace_info",
+    "validate",
+    "validate_suite",
     "write_first_scenario",
 ]
 

@@ -26,7 +26,6 @@ from codesign.sim.engines.survey import Survey, survey
 from codesign.sim.passes import build_passes
 from codesign.sim.prefetch.registry import prefetcher
 
-
 SHARES = (0.25, 0.5, 0.75)
 
 

@@ -64,7 +64,8 @@ def coordinates(operation: str, shape: Mapping[str, Floats]) -> Floats:
     """Where a shape lies among others [S, C]: binary logarithms, spread where kernels change by kind.
 
     A doubling is one unit. Attention kernels are other ones for plain heads (as many KV heads as heads), for groups
-    wider than a tensor-core tile's rows, and where a window cuts: such shapes lie some units apart.
+    wider than a tensor-core tile's rows, and where a window cuts: such shapes lie some units apart. Experts are placed by
+    what one rank holds of them: columns of a split width, whole experts of a split mixture.
     """
     logs = [np.log2(np.maximum(shape[name], 0.25)) for name in shape]
     columns = dict(zip(shape, logs, strict=True))
@@ -78,4 +79,8 @@ def coordinates(operation: str, shape: Mapping[str, Floats]) -> Floats:
         ratio = shape["heads"] / np.maximum(shape["kv_heads"], 1.0)
         columns["plain"] = 2.0 * (ratio == 1)
         columns["wide"] = 2.0 * (ratio > 32)
+        columns["heads"] = np.log2(ratio)
+    if {"width", "tp", "num_experts", "ep"} <= shape.keys():
+        columns["width"] = columns["width"] - columns["tp"]
+        columns["ep"] = columns["num_experts"] - columns["ep"]
     return np.stack([np.asarray(c, np.float64) for c in columns.values()], axis=-1)

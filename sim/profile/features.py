@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .grids import Grid
 from .roof import Roof
+from .twins import twins
 
 Floats = NDArray[np.float64]
 
@@ -69,3 +71,17 @@ def _decode(operation: Any, s: Mapping[str, Floats], roof: Roof) -> list[Floats]
 
 
 _EXTRA = {"gemm": _gemm, "moe": _moe, "attention_prefill": _prefill, "attention_decode": _decode}
+
+
+def cell_features(grid: Grid, number: int, shapes: Floats, guess: Floats, roof: Roof) -> Floats:
+    """[S·A·B, F]: guess, group, category of the second axis, the operation's own features, what twins say."""
+    blocks, inner = [], guess.shape[1]
+    parts = grid.cells(shapes)
+    for code, (operation, sizes) in enumerate(parts):
+        seen = features(operation, sizes, roof)
+        label = np.full((len(seen), 2), (number, code), np.float64)
+        blocks.append(np.concatenate([label, seen], axis=1).reshape(len(shapes), inner // len(parts), -1))
+    cells = np.concatenate(blocks, axis=1).reshape(len(shapes) * inner, -1)
+    told = twins(grid, shapes, guess)
+    told = np.zeros((len(cells), 0)) if told is None else told.reshape(len(cells), -1)
+    return np.concatenate([guess.reshape(-1, 1), cells, told], axis=1)

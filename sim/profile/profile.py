@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from ...errors import UsageError, unknown_name
 from ..measurement import Measurements
 from .axes import axes_of
+from .bands import conformal
 from .grids import UNKNOWN_ROOF, base_seconds, grids_of, make
 from .interpolate import cells_between, scale_errors
-from .law import OperationLaw, conformal, fit_law
+from .law import OperationLaw, fit_law
 from .roof import Roof
 
 Floats = NDArray[np.float64]

@@ -27,8 +27,8 @@ from .trees import Trees
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-SCHEMA = 1
-_TREES = ("trees", "model_trees", "model_plain")
+SCHEMA = 2
+_TREES = ("trees", "model_trees")
 
 
 def save_profile(profile: Profile, path: str | Path) -> Path:
@@ -103,14 +103,16 @@ def _described(law: OperationLaw, arrays: list[tuple[str, NDArray[Any]]]) -> dic
             for part in ("roots", "feature", "left", "right"):
                 keep(f"{name}/{part}", getattr(trees, part), "<i4")
             keep(f"{name}/threshold", trees.threshold)
-            keep(f"{name}/value", trees.value)
+            keep(f"{name}/value", trees.value, "<f4")
     groups = {}
     for number, group in enumerate(law.groups):
         grid, where = group.grid, f"{number}"
         keep(f"{where}/shapes", grid.shapes)
         keep(f"{where}/b", grid.b)
-        keep(f"{where}/ratio", grid.ratio)
-        keep(f"{where}/scale", group.scale)
+        keep(
+            f"{where}/ratio", grid.ratio, "<f4"
+        )  # a ten-millionth of a time: far below what a clock resolves
+        keep(f"{where}/scale", group.scale, "<f4")
         for kind, surface in (("surface", group.surface), ("model", group.model_surface)):
             if surface is not None:
                 keep(f"{where}/{kind}/mean", surface.mean)
@@ -118,8 +120,10 @@ def _described(law: OperationLaw, arrays: list[tuple[str, NDArray[Any]]]) -> dic
         if group.model_surface is not None:
             keep(f"{where}/model_scale", group.model_scale)
         groups[where] = {
-            "band": group.band, "length": group.surface.length, "a": list(grid.a), "physical": grid.physical,
-            "model_length": None if group.model_surface is None else group.model_surface.length, "key": dict(grid.group),
+            "band": group.band, "lengths": group.surface.lengths.tolist(),
+            "noise": group.surface.noise, "a": list(grid.a), "physical": grid.physical,
+            "model_lengths": None if group.model_surface is None else group.model_surface.lengths.tolist(),
+            "model_share": group.model_share, "key": dict(grid.group),
         }  # fmt: skip
     return {
         "law": law.chosen, "held_out_error": law.errors, "interpolation": law.interpolation,
@@ -133,7 +137,7 @@ def _law(name: str, told: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]])
     trees = {kind: _trees(f"{name}/{kind}", arrays) for kind in _TREES}
     return OperationLaw(
         name, groups, str(told["law"]), dict(told.get("held_out_error", {})), trees["trees"], trees["model_trees"],
-        trees["model_plain"], float(told["model_band"]), int(told["interpolation"]),
+        float(told["model_band"]), int(told["interpolation"]),
         dict(told.get("interpolation_error", {})), float(told["interpolation_band"]),
     )  # fmt: skip
 
@@ -144,22 +148,22 @@ def _group_laws(name: str, told: Mapping[str, Any], arrays: Mapping[str, NDArray
         here = f"{name}/{number}"
         physical = group.get("physical")
         grid = Grid(axes, group.get("key", {}), arrays[f"{here}/shapes"], tuple(group["a"]), arrays[f"{here}/b"],
-                    arrays[f"{here}/ratio"], None if physical is None else tuple(physical))  # fmt: skip
+                    arrays[f"{here}/ratio"].astype(np.float64), None if physical is None else tuple(physical))  # fmt: skip
         surfaces: dict[str, Surface | None] = {"surface": None, "model": None}
-        for kind, length in (("surface", group["length"]), ("model", group.get("model_length"))):
-            if length is not None:
+        for kind, lengths in (("surface", group["lengths"]), ("model", group.get("model_lengths"))):
+            if lengths is not None:
                 weights = arrays[f"{here}/{kind}/weights"].astype(np.float64)
-                surfaces[kind] = Surface(
-                    grid.coords, arrays[f"{here}/{kind}/mean"], weights, float(length), np.zeros((0, 0))
-                )
+                surfaces[kind] = Surface(grid.coords, arrays[f"{here}/{kind}/mean"], weights, np.array(lengths, np.float64),
+                                         float(group.get("noise", 0.0)), np.zeros((0, 0)))  # fmt: skip
         first = surfaces["surface"]
         assert first is not None
-        yield GroupLaw(grid, first, arrays[f"{here}/scale"], float(group["band"]), surfaces["model"],
-                       arrays.get(f"{here}/model_scale", np.zeros(0)))  # fmt: skip
+        yield GroupLaw(grid, first, arrays[f"{here}/scale"].astype(np.float64), float(group["band"]), surfaces["model"],
+                       arrays.get(f"{here}/model_scale", np.zeros(0)), float(group["model_share"]))  # fmt: skip
 
 
 def _trees(where: str, arrays: Mapping[str, NDArray[Any]]) -> Trees | None:
     if f"{where}/roots" not in arrays:
         return None
     parts = ("roots", "feature", "threshold", "left", "right", "value")
-    return Trees(*(arrays[f"{where}/{part}"] for part in parts))
+    found = {part: arrays[f"{where}/{part}"] for part in parts}
+    return Trees(**{**found, "value": found["value"].astype(np.float64)})

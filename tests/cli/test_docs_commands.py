@@ -29,7 +29,8 @@ def shell_commands(page: str) -> list[str]:
 @pytest.fixture
 def in_a_copy_of_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder where the bundled traces are found as in the root, and where what is written does no harm."""
-    (tmp_path / "traces").symlink_to(ROOT / "traces")
+    for name in ("traces", "studies"):
+        (tmp_path / name).symlink_to(ROOT / name)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -66,6 +67,10 @@ def test_the_example_in_a_commands_help_runs(words: tuple[str, ...], in_a_copy_o
     example = COMMANDS[words].epilog.removeprefix("Example: ")
     if words == ("report",):
         workbench("replay", "traces/data/small-olmoe-stdlib.safetensors", "--capacity", "25%", "--out", "runs/demo")
+    if words in (("best",), ("pareto",), ("compare",)):
+        check("workbench sweep studies/first.toml --out runs/first --workers 1")
+    if words == ("export",):
+        check("workbench init scenario.toml")
     if words == ("trace", "convert"):
         line = '{"sequence": 0, "token": %d, "layer": 0, "topk_ids": [%d, 3]}\n'
         meta = '{"type": "meta", "model": "m", "num_experts": 4, "top_k": 2, "num_layers": 1}\n'

@@ -16,6 +16,7 @@ import pytest
 from _pytest.mark import ParameterSet
 from command_line import all_commands, small_trace_file, workbench_process
 
+BUNDLED = Path(__file__).parents[2] / "traces/data/small-olmoe-stdlib.safetensors"
 _NVML = """
 class NVMLError(Exception):
     def __init__(self, value):
@@ -32,11 +33,30 @@ WAYS = {
     + "def nvmlInit():\n    raise NVMLError(NVML_ERROR_LIBRARY_NOT_FOUND)\n",
     "driver not loaded": _NVML + "def nvmlInit():\n    raise NVMLError(NVML_ERROR_DRIVER_NOT_LOADED)\n",
 }
-# What each command is asked, in a folder that holds trace.safetensors and the run `saved`. A new command needs a line.
+_STUDY = f"""
+name = "small"
+about = "one policy at one capacity"
+[traces.stdlib]
+path = "{BUNDLED}"
+model = "small-olmoe-stdlib"
+[axes]
+hardware = "cpu-2core"
+policy = ["lru"]
+capacity = ["50%"]
+"""
+# What each command is asked, in a folder that holds trace.safetensors, book.txt, study.toml, a replay `saved` and a sweep
+# `swept`. A new command needs a line.
 ASKED: dict[tuple[str, ...], tuple[str, ...]] = {
     ("replay",): ("trace.safetensors", "--capacity", "50%"),
     ("report",): ("saved", "--out", "again.html"),
     ("init",): ("first.toml",),
+    ("calibrate",): ("--out", "mine", "--operations", "copy", "--budget-s", "1"),
+    ("sweep",): ("study.toml", "--out", "again", "--workers", "1"),
+    ("compare",): ("swept", "swept"),
+    ("profile", "list"): (),
+    ("profile", "show"): ("h200-sxm-sglang",),
+    ("profile", "check"): ("--system", "l40s", "--operations", "attention_decode"),
+    ("profile", "compare"): ("h200-sxm-sglang", "b200-sglang"),
     ("trace", "info"): ("trace.safetensors",),
     ("trace", "convert"): ("trace.safetensors", "copy.safetensors"),
     ("trace", "synth"): (
@@ -56,6 +76,8 @@ ASKED: dict[tuple[str, ...], tuple[str, ...]] = {
     ("hardware", "list"): (),
     ("hardware", "show"): ("h200-sxm",),
 }
+COMMANDS = [words for words in all_commands() if words in ASKED]
+IMPORT_TORCH = {("trace", "capture"), ("calibrate",)}
 REFUSED = {("trace", "capture")}
 """Asked for something that is not there, since what they need is no part of a test: refused, and not because of a GPU."""
 NO_GPU = "no GPU"
@@ -67,8 +89,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("no-gpu")
     small_trace_file(made)
     (made / "book.txt").write_text("a text to take a prompt from\n" * 50)
+    (made / "study.toml").write_text(_STUDY)
     saved = workbench_process("replay", "trace.safetensors", "--capacity", "50%", "--out", "saved", cwd=made)
     assert saved.code == 0, saved.err
+    if ("sweep",) in COMMANDS:
+        swept = workbench_process("sweep", "study.toml", "--out", "swept", "--workers", "1", cwd=made)
+        assert swept.code == 0, swept.err
     return made
 
 
@@ -89,7 +115,7 @@ def without(way: str, folder: Path) -> dict[str, str]:
 
 
 def test_every_command_has_a_line_here() -> None:
-    assert set(ASKED) == set(all_commands())
+    assert set(COMMANDS) == set(all_commands())
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -146,7 +172,7 @@ def test_help_is_there_without_the_library(way: str, folder: Path) -> None:
     assert "replay" in out
 
 
-@pytest.mark.parametrize("words", ASKED, ids=" ".join)
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_the_help_of_a_command_is_there_without_the_library(words: tuple[str, ...], folder: Path) -> None:
     """One way is enough here: help imports nothing, and the first of the three is the one met at an import."""
     way = "library not found at import"

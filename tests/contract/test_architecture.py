@@ -16,7 +16,7 @@ GROUND = {"errors", "files"}  # they import nothing of ours and everyone may imp
 ONLY_PLACE = {  # library: where it may be imported (a folder, or a file)
     "torch": ("kernels/", "traces/capture.py", "traces/readers/sglang.py"),
     "triton": ("kernels/",),
-    "transformers": ("traces/capture.py"),
+    "transformers": ("traces/capture.py", "kernels/runtime/hf.py"),
     "pynvml": ("kernels/",),
     "numba": ("sim/", "kernels/"),
     "simpy": ("sim/",),

@@ -97,7 +97,7 @@ def test_loading_is_quick_and_needs_no_fitting_library(profile: Profile, tmp_pat
 def test_a_damaged_profile_is_refused(profile: Profile, tmp_path: Path) -> None:
     header = save_profile(profile, tmp_path / "p")
     text = header.read_text()
-    header.write_text(text.replace("schema = 1", "schema = 7"))
+    header.write_text(text.replace("schema = 2", "schema = 7"))
     with pytest.raises(InputFileError, match="calibrate again"):
         load_profile(tmp_path / "p")
     header.write_text(text.replace("interpolation = ", "interpolated = "))
