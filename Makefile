@@ -35,7 +35,7 @@ $(VENV)/.dev: $(BIN)/python $(SETUP)
 
 demo: $(VENV)/.core  ## replay a real trace on a simulated machine and write its report (no torch needed)
 	@$(BIN)/workbench replay traces/data/small-olmoe-stdlib.safetensors \
-	  --model small-olmoe-stdlib --hardware rtx-4090 \
+	  --model small-olmoe-stdlib --hardware h200-sxm --profile h200-sxm-sglang \
 	  --policy lru,lfu,least-stale --prefetch none,gate --capacity 15%,25%,50% \
 	  --out runs/demo --report runs/demo/report.html
 

@@ -44,7 +44,7 @@ hardware = "cpu-2core"
 policy = ["lru"]
 capacity = ["50%"]
 """
-# What each command is asked, in a folder that holds trace.safetensors, book.txt, study.toml, a replay `saved` and a sweep
+# What each command is asked, in a folder that holds trace.safetensors, book.txt, scenario.toml, study.toml, a replay `saved` and a sweep
 # `swept`. A new command needs a line.
 ASKED: dict[tuple[str, ...], tuple[str, ...]] = {
     ("replay",): ("trace.safetensors", "--capacity", "50%"),
@@ -53,6 +53,20 @@ ASKED: dict[tuple[str, ...], tuple[str, ...]] = {
     ("calibrate",): ("--out", "mine", "--operations", "copy", "--budget-s", "1"),
     ("sweep",): ("study.toml", "--out", "again", "--workers", "1"),
     ("compare",): ("swept", "swept"),
+    ("best",): ("swept",),
+    ("pareto",): ("swept", "--x", "capacity_bytes", "--y", "tpot"),
+    ("export",): (
+        "scenario.toml",
+        "--to",
+        "llama.cpp",
+        "--policy",
+        "lru",
+        "--prefetch",
+        "none",
+        "--capacity",
+        "25%",
+    ),
+    ("validate",): (str(BUNDLED), "--model", "small-olmoe-stdlib", "--tokens", "16"),
     ("profile", "list"): (),
     ("profile", "show"): ("h200-sxm-sglang",),
     ("profile", "check"): ("--system", "l40s", "--operations", "attention_decode"),
@@ -77,7 +91,7 @@ ASKED: dict[tuple[str, ...], tuple[str, ...]] = {
     ("hardware", "show"): ("h200-sxm",),
 }
 COMMANDS = [words for words in all_commands() if words in ASKED]
-IMPORT_TORCH = {("trace", "capture"), ("calibrate",)}
+IMPORT_TORCH = {("trace", "capture"), ("calibrate",), ("validate",)}
 REFUSED = {("trace", "capture")}
 """Asked for something that is not there, since what they need is no part of a test: refused, and not because of a GPU."""
 NO_GPU = "no GPU"
@@ -90,6 +104,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     small_trace_file(made)
     (made / "book.txt").write_text("a text to take a prompt from\n" * 50)
     (made / "study.toml").write_text(_STUDY)
+    assert workbench_process("init", "scenario.toml", cwd=made).code == 0
     saved = workbench_process("replay", "trace.safetensors", "--capacity", "50%", "--out", "saved", cwd=made)
     assert saved.code == 0, saved.err
     if ("sweep",) in COMMANDS:
@@ -139,11 +154,9 @@ def test_the_stub_is_what_the_probe_meets_and_it_says_why_in_one_line(way: str, 
 
 def every_command_each_way() -> list[ParameterSet]:
     cases = []
-    for words in ASKED:
+    for words in COMMANDS:
         for way in WAYS:
-            marks = (
-                [pytest.mark.slow] if words == ("trace", "capture") else []
-            )  # it imports torch and transformers
+            marks = [pytest.mark.slow] if words in IMPORT_TORCH else []
             if marks and way == "library not found at import":
                 reason = "torch imports the binding and guards against ImportError only: a traceback"
                 marks.append(pytest.mark.xfail(strict=True, reason=reason))
