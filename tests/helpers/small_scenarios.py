@@ -137,7 +137,9 @@ def drawn_costs(rng: np.random.Generator, trace: ExpertTrace, passes: Passes, si
     )
 
 
-def drawn_setup(rng: np.random.Generator, *, timed: bool = True) -> tuple[BlockSource, Setup]:
+def drawn_setup(
+    rng: np.random.Generator, *, timed: bool = True, misses: bool = True
+) -> tuple[BlockSource, Setup]:
     """A whole scenario: trace, batch, policy, prefetcher, contract, capacities, sizes and machine."""
     trace = drawn_trace(rng)
     batch = None if trace.step_id_T is not None and rng.random() < 0.7 else int(rng.integers(1, 5))
@@ -182,7 +184,7 @@ def drawn_setup(rng: np.random.Generator, *, timed: bool = True) -> tuple[BlockS
         contract=contract,
         size_per_layer=sizes,
         costs=costs,
-        miss=drawn_miss(rng, contract, timed=timed),
+        miss=drawn_miss(rng, contract, timed=timed) if misses else miss_policy("load"),
         host_expert_ns_CN=None if costs is None else costs.expert_ns_CN * int(rng.integers(0, 4)),
         experts_home=str(rng.choice(["host", "host", "storage"])),
         prefetch_budget=-1 if rng.random() < 0.6 else int(rng.integers(0, 8)),

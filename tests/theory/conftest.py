@@ -70,7 +70,7 @@ def scenario() -> Callable[..., tuple[BlockSource, Setup]]:
     """A drawn scenario, counted from its first pass on, with some of its settings replaced."""
 
     def draw(seed: int, **changes: object) -> tuple[BlockSource, Setup]:
-        source, setup = drawn_setup(np.random.default_rng(seed))
+        source, setup = drawn_setup(np.random.default_rng(seed), misses=False)  # laws of loading every miss
         return source, dataclasses.replace(setup, warm_passes=0, **changes)  # type: ignore[arg-type]
 
     return draw

@@ -44,7 +44,7 @@ def drawn_events(seed: int, largest: int) -> tuple[list[frozenset[int]], int, in
 def misses_of(events: list[frozenset[int]], experts: int, name: str, capacity: int, contract: str) -> int:
     ids = [[[expert]] for event in events for expert in sorted(event)]
     steps = [step for step, event in enumerate(events) for _ in event]
-    trace = trace_of(ids, experts, steps=steps)
+    trace = trace_of(ids, experts, steps=steps, weights=np.ones((len(ids), 1, 1)))
     return run(source_of(trace), Setup(policy(name), np.array([capacity]), contract=contract)).ledger.misses
 
 
