@@ -80,11 +80,12 @@ def main() -> None:
         if found.needs in ("predicted", "previous", "history")
     }
     small = per_event("lru", slots[0])
-    miss_ns = {
-        name: round(max(0.0, per_event("lru", slots[0], miss=f"{name}:{SETTING[name]}") - small), 1)
+    added = {
+        name: round(per_event("lru", slots[0], miss=f"{name}:{SETTING[name]}") - small, 1)
         for name in MISS_POLICIES
         if name != "load"
     }
+    miss_ns = {name: value for name, value in added.items() if value > 0}  # the others saved more than they cost
     print(f"{'policy':16}" + "".join(f"{f'{size} slots':>14}" for size in slots) + "   (ns an event)")
     for name, values in policy_ns.items():
         print(f"{name:16}" + "".join(f"{value:14.1f}" for value in values))
@@ -117,7 +118,7 @@ def write(
         "[prefetch_ns]  # the oracles among the prefetchers are bounds and not listed",
         *(f"{name} = {value}" for name, value in prefetch_ns.items()),
         "",
-        "[miss_ns]  # at the small pool, with LRU",
+        "[miss_ns]  # at the small pool, with LRU; absent where it saved more than it cost, so that its cost is unknown",
         *(f"{name} = {value}" for name, value in miss_ns.items()),
     ]
     with written_whole(DECISIONS_FILE) as part:

@@ -107,7 +107,7 @@ def show_profile(name: Name, json: Json = False) -> None:
     show(facts, lines, json)
 
 
-@app.command("check", epilog="Example: workbench profile check --system l40s --operations attention_decode")
+@app.command("check", epilog="Example: workbench profile check --system a100_sxm --operations attention_prefill")
 def check(
     system: Annotated[str, typer.Option(help="A system of the published tables, such as h200_sxm.")],
     operations: Annotated[str | None, typer.Option(help="Only these, a comma between them.")] = None,

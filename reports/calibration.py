@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import UsageError
-from ..files import written_whole
 from .calibration_agreement import AgreementInfo, agreement_info, draw_agreement, draw_residuals
 from .calibration_axes import prefixed
 from .calibration_coverage import (
@@ -26,10 +25,9 @@ from .calibration_table import (
     calibration_warnings,
     operation_figures,
 )
-from .embed import embedded_json, escaped_for_script
 from .facts import Fact, FactGroup, facts
-from .page import TEMPLATES, Figure
-from .palette import MARKS, SVG_DASHES, Look, looks
+from .palette import Look, looks
+from .rendering import Figure, rendered, write_html
 from .scales import COUNT, named_value
 
 if TYPE_CHECKING:
@@ -77,19 +75,11 @@ def calibration_report(source: str | Path | CalibrationPoints, path: str | Path)
     Raises `UsageError` for what is no calibration's folder, `InputFileError` on a damaged file in it, `RunError` where the
     page cannot be written.
     """
-    target = Path(path)
-    if target.is_dir():
-        raise UsageError(
-            f"{target} is a directory; give the report a file name, such as {target / 'report.html'}"
-        )
     if isinstance(source, (str, Path)):
         from ..workbench.calibration_points import calibration_points
 
         source = calibration_points(source)
-    html = calibration_html(calibration_info(source))
-    with written_whole(target) as part:
-        part.write_text(html, encoding="utf-8", errors="backslashreplace")
-    return target
+    return write_html(calibration_html(calibration_info(source)), path)
 
 
 def calibration_info(points: CalibrationPoints) -> CalibrationInfo:
@@ -158,23 +148,6 @@ def calibration_figures(info: CalibrationInfo) -> dict[str, tuple[Figure, ...]]:
 
 def calibration_html(info: CalibrationInfo) -> str:
     """The page as text: Plotly embedded once, figures and data as escaped JSON, everything else autoescaped."""
-    import jinja2
-    from markupsafe import Markup
-    from plotly.offline import get_plotlyjs
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    sections = calibration_figures(info)
-    drawn = ",".join(
-        f'"{figure.key}":[{",".join(one.to_json() for one in figure.figures)}]'
-        for figures in sections.values()
-        for figure in figures
-    )
     data: dict[str, Any] = {
         "title": info.title,
         "operations": [{k: v for k, v in one._asdict().items() if v is not None} for one in info.figures],
@@ -183,13 +156,4 @@ def calibration_html(info: CalibrationInfo) -> str:
             for one in info.sources
         ],
     }
-    return environment.get_template("calibration.html.j2").render(
-        info=info,
-        sections=sections,
-        marks=MARKS,
-        dashes=SVG_DASHES,
-        count=COUNT.show,
-        plotly_js=Markup(get_plotlyjs()),
-        figures_json=Markup(escaped_for_script(f"{{{drawn}}}")),
-        data_json=Markup(embedded_json(data)),
-    )
+    return rendered("calibration.html.j2", calibration_figures(info), data, info=info, count=COUNT.show)

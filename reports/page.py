@@ -7,18 +7,16 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from ..errors import UsageError
-from ..files import written_whole
 from .capacity import MEASURES, CapacityInfo, capacity_info, draw_capacity
-from .embed import embedded_json, escaped_for_script, plain
+from .embed import plain
 from .facts import Fact, FactGroup, cost_info, input_info, reporting_info
 from .layers import LayerInfo, draw_layers, layer_info
 from .misses import MissInfo, draw_misses, miss_info
-from .palette import MARKS, SVG_DASHES, Look, looks
+from .palette import Look, looks
+from .rendering import Figure, rendered, write_html
 from .rows import Row, bound_names, plain_rows, policy_names
 from .table import TableInfo, counts_info, table_info
 from .timeline import TimelineInfo, draw_timeline, timeline_info, timeline_runs
-
-TEMPLATES = Path(__file__).parent / "templates"
 
 
 class Result(Protocol):
@@ -61,15 +59,6 @@ class PageInfo(NamedTuple):
     @property
     def has_times(self) -> bool:
         return bool(self.curves["tpot_s"] or self.curves["ttft_s"])
-
-
-class Figure(NamedTuple):
-    """One place on the page; with several choices (capacities, runs) a list above it says which is drawn."""
-
-    key: str
-    title: str
-    choices: tuple[str, ...]
-    figures: tuple[Any, ...]
 
 
 def page_info(result: Result) -> PageInfo:
@@ -134,44 +123,10 @@ def _choice(key: str, infos: tuple[Any, ...], draw: Any) -> tuple[Figure, ...]:
 
 def write_page(result: Result, path: str | Path) -> Path:
     """Draw `result` and write the page whole to `path`. Raises `UsageError`, or `RunError` on a full disk."""
-    target = Path(path)
-    if target.is_dir():
-        raise UsageError(
-            f"{target} is a directory; give the report a file name, such as {target / 'report.html'}"
-        )
-    html = page_html(page_info(result))
-    with written_whole(target) as part:
-        # File names may hold bytes that are no text (lone surrogates); they are shown, not a reason to fail.
-        part.write_text(html, encoding="utf-8", errors="backslashreplace")
-    return target
+    return write_html(page_html(page_info(result)), path)
 
 
 def page_html(info: PageInfo) -> str:
     """The page as text: Plotly embedded once, figures and data as escaped JSON, everything else autoescaped."""
-    import jinja2
-    from markupsafe import Markup
-    from plotly.offline import get_plotlyjs
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    sections = page_figures(info)
-    drawn = ",".join(
-        f'"{figure.key}":[{",".join(one.to_json() for one in figure.figures)}]'
-        for figures in sections.values()
-        for figure in figures
-    )
     data = {"run": info.run, "rows": info.rows, "reporting": info.reporting}
-    return environment.get_template("report.html.j2").render(
-        info=info,
-        sections=sections,
-        marks=MARKS,
-        dashes=SVG_DASHES,
-        plotly_js=Markup(get_plotlyjs()),
-        figures_json=Markup(escaped_for_script(f"{{{drawn}}}")),
-        data_json=Markup(embedded_json(data)),
-    )
+    return rendered("report.html.j2", page_figures(info), data, info=info)

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import UsageError
-from ..files import written_whole
 from ..workbench.sweep import SweepResult, load_sweep
-from .embed import escaped_for_script
-from .page import TEMPLATES, Figure
-from .palette import MARKS, SVG_DASHES, Look
+from .palette import Look
+from .rendering import Figure, rendered, write_html
 from .sweep_figures import (
     all_looks,
     draw_curves,
@@ -114,38 +112,15 @@ def page_figures(page: SweepPage) -> dict[str, tuple[Figure, ...]]:
 
 def sweep_report(result_or_dir: SweepResult | str | Path, path: str | Path) -> Path:
     """Write the page of a sweep, or of the one in a folder; returns its path. Raises `UsageError`, or `RunError`."""
-    target = Path(path)
-    if target.is_dir():
-        raise UsageError(
-            f"{target} is a directory; give the report a file name, such as {target / 'report.html'}"
-        )
     result = result_or_dir if isinstance(result_or_dir, SweepResult) else load_sweep(result_or_dir)
-    html = page_html(sweep_page(result))
-    with written_whole(target) as part:
-        part.write_text(html, encoding="utf-8", errors="backslashreplace")
-    return target
+    return write_html(page_html(sweep_page(result)), path)
 
 
 def page_html(page: SweepPage) -> str:
     """The page as text: Plotly embedded once, figures as escaped JSON, everything else autoescaped."""
-    import jinja2
-    from markupsafe import Markup
-    from plotly.offline import get_plotlyjs
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
-    )  # fmt: skip
-    sections = page_figures(page)
-    drawn = ",".join(
-        f'"{figure.key}":[{",".join(one.to_json() for one in figure.figures)}]'
-        for figures in sections.values()
-        for figure in figures
+    return rendered(
+        "sweep.html.j2", page_figures(page), info=page, value_text=value_text, gap_titles=_titles(page.gaps)
     )
-    return environment.get_template("sweep.html.j2").render(
-        info=page, sections=sections, marks=MARKS, dashes=SVG_DASHES, value_text=value_text, gap_titles=_titles(page.gaps),
-        plotly_js=Markup(get_plotlyjs()), figures_json=Markup(escaped_for_script(f"{{{drawn}}}")),
-    )  # fmt: skip
 
 
 def _titles(gaps: list[dict[str, str]]) -> list[str]:

@@ -50,6 +50,10 @@ def decision_cost(
     at_low, at_high = table["policy_ns"][policy.name]
     slope = max(0.0, (at_high - at_low) / (high - low))
     nanoseconds = at_low + slope * max(0, slots - low) + table["prefetch_ns"].get(prefetch.name, 0.0)
-    if miss is not None:
-        nanoseconds += table["miss_ns"].get(miss.name, 0.0)
-    return DecisionCost(round(nanoseconds), "measured", table["source"])
+    source = table["source"]
+    if miss is not None and miss.name != "load":
+        if miss.name in table["miss_ns"]:
+            nanoseconds += table["miss_ns"][miss.name]
+        else:
+            source += f"; what miss policy {miss.name} adds is unknown and left out"
+    return DecisionCost(round(nanoseconds), "measured", source)

@@ -83,10 +83,11 @@ def _asked(table: Measurements) -> Iterator[tuple[NDArray[np.int64], Any, str]]:
     """(row numbers, operation over them, kernel). A size that a kernel does not have, such as a latent width, is left out."""
     from ..sim.measurement import operations_of
 
-    for kernel, where in table.rows.groupby("kernel", sort=True).indices.items():
+    lacks = table.rows.isna().apply(lambda row: ",".join(row.index[row]), axis=1)  # such as a latent width
+    for where in table.rows.groupby([table.rows["kernel"], lacks], sort=True).indices.values():
         part = table.rows.iloc[where].dropna(axis="columns", how="all").fillna({"window": 0})
         for index, operation in operations_of(table.operation, part):
-            yield np.asarray(where)[index], operation, str(kernel)
+            yield np.asarray(where)[index], operation, str(part["kernel"].iloc[0])
 
 
 def _rows(table: Measurements, *, held_out: bool) -> Measurements:

@@ -45,6 +45,8 @@ class Decisions:
             raise UsageError(
                 f"the runtime keeps the contract slots, not {setup.contract!r}: an expert is computed in a slot"
             )
+        if setup.miss.name != "load":
+            raise UsageError(f"the runtime loads every miss, and cannot {setup.miss.name!r} one")
         self.engine = Engine(source, replace(setup, costs=None, warm_passes=0, record_events=False))
         self._used = 0
 

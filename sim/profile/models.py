@@ -25,7 +25,7 @@ SHARES = (0.0, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
 _FOLDS = 6
 _ROUNDS, _LEAVES = 120, 31
 _MOST_ROWS = 60_000
-"""Rows that the trees are fitted on, drawn at random: more change nothing that shows."""
+"""Most rows that the trees are fitted on, drawn at random, for speed."""
 _FEW = 8
 """Models below which groups choose their share together: too few to choose one each by."""
 

@@ -25,7 +25,7 @@ from .roof import Roof
 Floats = NDArray[np.float64]
 HOW = ("measured grid", "interpolated", "extrapolated", "roofline")
 _MEASURED_BAND = 0.02
-"""Half width for a run measured exactly: published medians of repeated runs agree within about 2 %."""
+"""Least half width for a run measured exactly. Assumed: the tables hold no repeats to measure it by."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ FACTORS = (0.25, 0.5, 2.0, 4.0)
 NOISES = (0.002, 0.01, 0.03, 0.1, 0.3)
 """Noise to signal variance tried."""
 _OWN_LENGTHS = 20  # shapes below which all axes keep one length: too few to choose more by
-_CHOOSING = 250  # shapes that lengths are chosen on, evenly drawn from all: more change nothing that shows
+_CHOOSING = 250  # shapes that lengths are chosen on, evenly drawn from all, for speed
 
 
 @dataclass(frozen=True, slots=True)

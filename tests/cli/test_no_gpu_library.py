@@ -7,14 +7,18 @@ binding stands first on the path of a process of its own and fails in each way, 
 
 from __future__ import annotations
 
+import functools
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from _pytest.mark import ParameterSet
-from command_line import all_commands, small_trace_file, workbench_process
+from command_line import Answer, all_commands, small_trace_file, workbench_process
 
 BUNDLED = Path(__file__).parents[2] / "traces/data/small-olmoe-stdlib.safetensors"
 _NVML = """
@@ -69,7 +73,7 @@ ASKED: dict[tuple[str, ...], tuple[str, ...]] = {
     ("validate",): (str(BUNDLED), "--model", "small-olmoe-stdlib", "--tokens", "16"),
     ("profile", "list"): (),
     ("profile", "show"): ("h200-sxm-sglang",),
-    ("profile", "check"): ("--system", "l40s", "--operations", "attention_decode"),
+    ("profile", "check"): ("--system", "a100_sxm", "--operations", "attention_prefill"),
     ("profile", "compare"): ("h200-sxm-sglang", "b200-sglang"),
     ("trace", "info"): ("trace.safetensors",),
     ("trace", "convert"): ("trace.safetensors", "copy.safetensors"),
@@ -113,14 +117,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.fixture
-def here(folder: Path, tmp_path: Path) -> Path:
-    """A folder of a test's own that holds the same, for commands that write."""
-    for found in folder.iterdir():
-        (tmp_path / found.name).symlink_to(found)
-    return tmp_path
-
-
 def without(way: str, folder: Path) -> dict[str, str]:
     """The environment of a process for which the binding fails in this way."""
     stub = folder / f"stub {way}"
@@ -156,17 +152,57 @@ def every_command_each_way() -> list[ParameterSet]:
     cases = []
     for words in COMMANDS:
         for way in WAYS:
-            marks = [pytest.mark.slow] if words in IMPORT_TORCH else []
-            if marks and way == "library not found at import":
+            marks = []
+            if words in IMPORT_TORCH and way == "library not found at import":
                 reason = "torch imports the binding and guards against ImportError only: a traceback"
                 marks.append(pytest.mark.xfail(strict=True, reason=reason))
             cases.append(pytest.param(words, way, id=f"{' '.join(words)}, {way}", marks=marks))
     return cases
 
 
+# All commands in one process, because starting one costs more than most of them; what imports torch comes last.
+_ALL_IN_ONE = """
+import contextlib, io, json, sys, traceback
+from codesign.cli import main
+answers = []
+for words in json.load(sys.stdin):
+    out, err, code = io.StringIO(), io.StringIO(), None
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main(words)
+        except SystemExit as left:
+            code = left.code
+        except BaseException:
+            traceback.print_exc()
+    answers.append([code, out.getvalue(), err.getvalue()])
+print(json.dumps(answers))
+"""
+
+
+@pytest.fixture(scope="module")
+def answers(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[tuple[str, ...], Answer]]:
+    """What every command answered where the library is absent in some way; a way is tried once."""
+
+    @functools.cache
+    def of(way: str) -> dict[tuple[str, ...], Answer]:
+        here = tmp_path_factory.mktemp("here")  # holds the same, for commands that write
+        for found in folder.iterdir():
+            (here / found.name).symlink_to(found)
+        order = sorted(COMMANDS, key=lambda words: words in IMPORT_TORCH)
+        done = subprocess.run(
+            [sys.executable, "-c", _ALL_IN_ONE], input=json.dumps([[*words, *ASKED[words]] for words in order]),
+            env={**os.environ, **without(way, here)}, cwd=here, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        told = json.loads(done.stdout.splitlines()[-1])
+        return {words: Answer(*one) for words, one in zip(order, told, strict=True)}
+
+    return of
+
+
 @pytest.mark.parametrize(("words", "way"), every_command_each_way())
-def test_a_command_runs_as_ever_without_the_library(words: tuple[str, ...], way: str, here: Path) -> None:
-    code, out, err = workbench_process(*words, *ASKED[words], cwd=here, environment=without(way, here))
+def test_a_command_runs_as_ever_without_the_library(words: tuple[str, ...], way: str, answers: Any) -> None:
+    code, out, err = answers(way)[words]
     assert "Traceback" not in err
     assert "nvml" not in (out + err).lower()
     if words in REFUSED:
@@ -183,12 +219,3 @@ def test_help_is_there_without_the_library(way: str, folder: Path) -> None:
     code, out, err = workbench_process("--help", environment=without(way, folder))
     assert code == 0, err
     assert "replay" in out
-
-
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_the_help_of_a_command_is_there_without_the_library(words: tuple[str, ...], folder: Path) -> None:
-    """One way is enough here: help imports nothing, and the first of the three is the one met at an import."""
-    way = "library not found at import"
-    code, out, err = workbench_process(*words, "--help", environment=without(way, folder))
-    assert code == 0, err
-    assert "Usage" in out
