@@ -40,7 +40,7 @@ demo: $(VENV)/.core  ## replay a real trace on a simulated machine and write its
 	  --out runs/demo --report runs/demo/report.html
 
 test: $(VENV)/.test browser  ## every test (the report in headless Chromium too)
-	@OMP_NUM_THREADS=1 $(BIN)/pytest -q -rs -n auto --dist loadfile $(TESTS)
+	@OMP_NUM_THREADS=1 $(BIN)/pytest -q -rs -n auto --dist loadfile --no-loadscope-reorder $(TESTS)
 
 browser:
 	@command -v chromium chromium-browser google-chrome >/dev/null || \

@@ -12,6 +12,7 @@ from .activation import TOKENS_OF_LAYER
 from .state import USE_COUNT
 
 KEPT, NEXT_PLACE = 0, 1  # columns of Sequences.size
+NOBODY, PREFETCHER, POLICY = 0, 1, 2  # who asks: only the eviction that owns them has its counts written into the state
 REMEMBERED = 64  # matrices of ended sequences; the oldest gives way. The paper keeps a few hundred, clustered
 
 
@@ -46,29 +47,31 @@ def row_of(q: Any, sequence: int) -> int:
 
 
 @called
-def follow(q: Any, s: Any, block: Any, low: int, high: int, layer: int) -> None:
+def follow(q: Any, s: Any, asks: int, block: Any, low: int, high: int, layer: int) -> None:
     """Note an event as soon as its experts are known, before anything is decided about it.
 
-    A sequence keeps its row until one that is new to the batch needs it; only then has it ended.
+    `asks` POLICY: the counts go into the state too, into rows where another policy would hold its own. A sequence keeps
+    its row until one that is new to the batch needs it; only then has it ended.
     """
     n = q.running.shape[1]
     first = layer * (n // block.experts.shape[1])
     if layer == 0:
         for row in range(low, high):
             if block.last_of_run[row] and row_of(q, block.sequence[row]) < 0:
-                _enter(q, s, block, low, high, block.sequence[row])
+                _enter(q, s, asks, block, low, high, block.sequence[row])
     for row in range(low, high):
         place = row_of(q, block.sequence[row])
         for column in range(block.experts.shape[2]):
             if block.experts[row, layer, column] >= 0:
                 x = first + block.experts[row, layer, column]
                 q.running[place, x] += 1
-                s.when[USE_COUNT, x] += 1
-                s.layer[TOKENS_OF_LAYER, layer] += 1
+                if asks == POLICY:
+                    s.when[USE_COUNT, x] += 1
+                    s.layer[TOKENS_OF_LAYER, layer] += 1
 
 
 @called
-def _enter(q: Any, s: Any, block: Any, low: int, high: int, sequence: int) -> None:
+def _enter(q: Any, s: Any, asks: int, block: Any, low: int, high: int, sequence: int) -> None:
     """Give a new sequence the first row whose owner is not in the present pass; remember what the owner used."""
     n, layers = q.running.shape[1], block.experts.shape[1]
     for place in range(q.owner.shape[0]):
@@ -84,8 +87,9 @@ def _enter(q: Any, s: Any, block: Any, low: int, high: int, sequence: int) -> No
                 q.size[NEXT_PLACE] = (q.size[NEXT_PLACE] + 1) % q.ended.shape[0]
                 q.size[KEPT] = min(q.size[KEPT] + 1, q.ended.shape[0])
             for x in range(n):
-                s.when[USE_COUNT, x] -= q.running[place, x]
-                s.layer[TOKENS_OF_LAYER, x // (n // layers)] -= q.running[place, x]
+                if asks == POLICY:
+                    s.when[USE_COUNT, x] -= q.running[place, x]
+                    s.layer[TOKENS_OF_LAYER, x // (n // layers)] -= q.running[place, x]
                 q.running[place, x] = 0
         q.owner[place] = sequence
         return

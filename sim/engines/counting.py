@@ -11,7 +11,7 @@ from ..cache.core import step
 from ..cache.history import History, learn
 from ..cache.ledger import LOGICAL
 from ..cache.plan import EXPERT, MEMBERS, collect, weigh
-from ..cache.sequences import Sequences, follow
+from ..cache.sequences import NOBODY, Sequences, follow
 from ..compiled import compiled, inlined
 from ..prefetch.request import FIRST_NEXT_PASS, MANY
 from ..prefetch.switch import AHEAD, NONE, propose
@@ -35,7 +35,7 @@ class Rules(NamedTuple):
     weighs: bool  # somebody asks for gate weights
     learns: bool  # somebody asks for the past of all tokens
     history: History
-    follows: bool  # somebody asks for the past of each sequence
+    follows: int  # who asks for the past of each sequence: NOBODY, PREFETCHER or POLICY
     sequences: Sequences
 
 
@@ -59,8 +59,8 @@ def decide_event(
     counts[LOGICAL] += collect(
         block.experts, block.start[index], block.start[index + 1], layer, rules.sort, plan
     )
-    if rules.follows:
-        follow(rules.sequences, s, block, block.start[index], block.start[index + 1], layer)
+    if rules.follows != NOBODY:
+        follow(rules.sequences, s, rules.follows, block, block.start[index], block.start[index + 1], layer)
     if rules.prefetch != NONE:
         propose(
             rules.prefetch, rules.whole, rules.real, rules.history, rules.sequences, block, index, layer, rules.num_experts,

@@ -24,7 +24,7 @@ from ..cache.miss_switch import HOST, LOWER, SUBSTITUTE
 from ..cache.misses import MissPolicy, miss_policy
 from ..cache.plan import new_plan
 from ..cache.registry import Policy
-from ..cache.sequences import new_sequences
+from ..cache.sequences import NOBODY, POLICY, PREFETCHER, new_sequences
 from ..cache.state import NEXT_USE, PRIORITY, SLOT, UNUSED_PREFETCH, new_state
 from ..cache.switch import STATIC
 from ..costs import CostTable
@@ -117,7 +117,7 @@ class Engine:
         staging = {SLOTS: trace.top_k, FUSED: experts}.get(contract, 1)
         by_sequence = setup.prefetch.name == "activation"
         by_layer = setup.prefetch.needs == "history" and not by_sequence
-        follows = by_sequence or setup.policy.needs == "sequences"
+        follows = POLICY if setup.policy.needs == "sequences" else PREFETCHER if by_sequence else NOBODY
         self.rules = Rules(
             policy=setup.policy.code,
             contract=contract,
@@ -136,7 +136,7 @@ class Engine:
             history=new_history(layers, experts, together=setup.miss.code == SUBSTITUTE, follows=by_layer),
             follows=follows,
             sequences=new_sequences(
-                int(source.passes.logit_rows().max()) if follows else 0,
+                int(source.passes.logit_rows().max()) if follows != NOBODY else 0,
                 layers * experts,
                 remember=by_sequence,
             ),

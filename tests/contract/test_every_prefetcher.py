@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from codesign.sim.cache.registry import policy
+from codesign.sim.cache.registry import POLICIES, policy
 from codesign.sim.engines.counting import decide_one
 from codesign.sim.engines.run import Engine, Setup
 from codesign.sim.prefetch.registry import PREFETCHERS, prefetcher
@@ -72,3 +72,18 @@ def test_a_prefetcher_that_learns_wants_the_same_whatever_comes_later(spec: str)
         source = source_of(trace, 1)
         unchanged = int((source.passes.rows[source.passes.start[1:] - 1] < half).sum()) * trace.num_layers
         assert wishes(trace, spec, 1)[:unchanged] == wishes(changed, spec, 1)[:unchanged]
+
+
+@pytest.mark.parametrize("eviction", sorted(POLICIES))
+def test_what_a_prefetcher_learns_stays_out_of_the_rows_of_an_eviction(eviction: str) -> None:
+    """With a budget of nothing a prefetcher fetches nothing, so whatever it has learnt must change nothing either."""
+    for seed in range(5):
+        trace = drawn_trace(np.random.default_rng(seed))
+        capacity = max(2 * trace.top_k, trace.num_layers * trace.num_experts // 3)
+        hits = []
+        for spec in ("none", "activation"):
+            setup = Setup(
+                policy(eviction), np.array([capacity]), prefetch=prefetcher(spec), prefetch_budget=0
+            )
+            hits.append(Engine(source_of(trace, 2), setup).run("numba").ledger.hits)
+        assert hits[0] == hits[1], seed
