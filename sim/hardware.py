@@ -27,6 +27,9 @@ _FIELDS: Mapping[str, Mapping[str, str]] = {
 }
 """Table → field → the unit it must have. Every one is needed."""
 
+_DEVICE_LINK: Mapping[str, str] = {"bandwidth": "bytes/s", "latency": "s", "devices": "count"}
+"""Fields of the one table that may be absent: how devices of this kind reach one another."""
+
 _MAY_BE_ZERO = {"reserved", "latency"}
 _SLACK = 1.01
 """A measurement may exceed a stated peak by 1 %: data sheets round, clocks boost a little."""
@@ -44,6 +47,16 @@ class Quantity:
     def text(self) -> str:
         """With a readable unit: 989.4 TFLOP/s, 3.35 TB/s, 80.00 GiB."""
         return readable(self.value, self.unit)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceLink:
+    """How devices reach one another: bytes/s that one sends, the start of a message, how many devices are joined so."""
+
+    name: str
+    bandwidth: Quantity
+    latency: Quantity
+    devices: Quantity
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +84,8 @@ class HardwareSpec:
     storage_bandwidth: Quantity
     storage_latency: Quantity
     notes: tuple[str, ...] = ()
+    device_link: DeviceLink | None = None
+    """None: the sheet does not say, and several devices cannot be priced."""
 
     def peak(self, arithmetic: str) -> Quantity:
         """The dense roof for an arithmetic type; the next wider one where the device has no such units.
@@ -113,6 +128,10 @@ class HardwareSpec:
         yield "host memory bandwidth", self.host_memory_bandwidth
         yield f"storage bandwidth ({self.storage})", self.storage_bandwidth
         yield "storage latency", self.storage_latency
+        if self.device_link is not None:
+            yield f"device link bandwidth ({self.device_link.name})", self.device_link.bandwidth
+            yield "device link latency", self.device_link.latency
+            yield "devices joined by it", self.device_link.devices
 
     def to_dict(self) -> dict[str, object]:
         """What `workbench hardware show --json` prints."""
@@ -196,7 +215,16 @@ def read_hardware(path: str | Path) -> HardwareSpec:
         storage_bandwidth=number["storage", "bandwidth"],
         storage_latency=number["storage", "latency"],
         notes=_notes(where, sheet),
+        device_link=_device_link(where, sheet),
     )
+
+
+def _device_link(where: Path, sheet: Mapping[str, object]) -> DeviceLink | None:
+    if "device_link" not in sheet:
+        return None
+    name = _text(where, _table(where, sheet, "device_link"), "name", "device_link.")
+    number = {field: _quantity(where, sheet, "device_link", field, unit) for field, unit in _DEVICE_LINK.items()}
+    return DeviceLink(name, number["bandwidth"], number["latency"], number["devices"])
 
 
 def _wanted() -> Iterator[tuple[str, str, str]]:
@@ -206,12 +234,13 @@ def _wanted() -> Iterator[tuple[str, str, str]]:
 
 
 def _refuse_unknown(where: Path, sheet: Mapping[str, object]) -> None:
-    known = {"name", "title", "source", "unified_memory", "notes", "peaks", *_FIELDS}
+    tables = {**_FIELDS, **({"device_link": _DEVICE_LINK} if "device_link" in sheet else {})}
+    known = {"name", "title", "source", "unified_memory", "notes", "peaks", "device_link", *_FIELDS}
     for key in sheet:
         if key not in known:
             raise unknown_name(f"field in {where}", key, known)
-    for table, fields in _FIELDS.items():
-        named = {"name"} if table in ("host_link", "storage") else set()
+    for table, fields in tables.items():
+        named = {"name"} if table in ("host_link", "storage", "device_link") else set()
         for key in _table(where, sheet, table):
             if key not in {*fields, *named}:
                 raise unknown_name(f"field of [{table}] in {where}", key, {*fields, *named})

@@ -7,21 +7,21 @@ storage come from the profile where it measured them, else from the sheet.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from .estimate import HOW, ROOFLINE, Estimate
 from .ffn import MoeFfn
 from .formats import number_format
 from .hardware import HardwareSpec
 from .mixers import Attention, LatentAttention, LinearAttention, Mamba2, Matrix
-from .ops import Copy, DecodeAttention, Gemm, GroupedGemm, PrefillAttention, Scan, StorageRead
+from .ops import Copy, DecodeAttention, Gemm, GroupedGemm, Operation, PrefillAttention, Scan, StorageRead
 from .ops import LinearAttention as LinearAttentionOp
 from .pass_sizes import PassSizes, Seconds
-from .profile import HOW, Estimate, Profile
+from .profile import Profile
 from .roofline import RooflinePrices
 
-_ROOFLINE = HOW.index("roofline")
 _STORAGE_BLOCK_BYTES = 1 << 20
 
 
@@ -33,23 +33,36 @@ class ProfilePrices(RooflinePrices):
     ) -> None:
         super().__init__(hardware, activations)
         self.profile, self.framework = profile, framework
+        self.edge: Literal["seconds", "low", "high"] = "seconds"
+        """Which end of the band the sums of `model_costs.py` are made of."""
         self.answers: dict[tuple[str, str], list[float]] = {}
         """(operation, how it is known) → half widths of the bands, as fractions, one per query."""
 
-    def _measured(self, operation: Any, sheet: Seconds) -> Seconds:
-        """The profile's seconds; the sheet's where the profile has nothing but the roofline."""
+    def estimate(self, operation: Operation) -> Estimate:
+        """The profile's answer; the sheet's floor where the profile has nothing but the roofline."""
+        return self._answer(operation, super().estimate(operation).seconds)
+
+    def _measured(self, operation: Operation, sheet: Seconds) -> Seconds:
+        found = self._answer(operation, sheet)
+        return {"seconds": found.seconds, "low": found.low, "high": found.high}[self.edge]
+
+    def _answer(self, operation: Operation, sheet: Seconds) -> Estimate:
         if operation.name not in self.profile.laws:
             self.answers.setdefault((operation.name, "roofline"), [])
-            return sheet
-        estimate: Estimate = self.profile.query(operation, framework=self.framework)
-        how = np.broadcast_to(estimate.how, sheet.shape)
+            return Estimate.floor(np.asarray(sheet, np.float64))
+        found: Estimate = self.profile.query(operation, framework=self.framework)
+        how = np.broadcast_to(found.how, np.shape(sheet))
         for code in np.unique(how):
-            half = (np.asarray(estimate.high - estimate.low) / (2.0 * np.asarray(estimate.seconds))).reshape(-1)
+            half = (np.asarray(found.high - found.low) / (2.0 * np.asarray(found.seconds))).reshape(-1)
             chosen = half if half.size == 1 else half[np.asarray(how).reshape(-1) == code]
             bands = self.answers.setdefault((operation.name, HOW[int(code)]), [])
-            if int(code) != _ROOFLINE:
+            if int(code) != ROOFLINE:
                 bands.append(float(np.median(chosen)))
-        return np.asarray(np.where(how == _ROOFLINE, sheet, estimate.seconds), np.float64)
+        floor = how == ROOFLINE
+        seconds, low, high = (
+            np.asarray(np.where(floor, sheet, part), np.float64) for part in (found.seconds, found.low, found.high)
+        )
+        return Estimate(seconds, low, high, np.asarray(how))
 
     def products(self, tokens: Seconds, matrices: Sequence[Matrix], weights: str) -> Seconds:
         total = np.zeros_like(tokens)

@@ -11,10 +11,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..errors import UsageError
+from .estimate import Estimate
 from .ffn import MoeFfn
 from .formats import WEIGHT_FORMATS, number_format
 from .hardware import HardwareSpec, Quantity
 from .mixers import Attention, LatentAttention, LinearAttention, Mamba2, Matrix, Mixer
+from .ops import AllToAll, Collective, Operation
 from .pass_sizes import PassSizes, Seconds
 
 
@@ -35,6 +38,20 @@ class RooflinePrices:
 
     def longer(self, num_bytes: Seconds, flops: Seconds, arithmetic: str) -> Seconds:
         return np.maximum(num_bytes / self.bandwidth, flops / self.peak(arithmetic))
+
+    def estimate(self, operation: Operation) -> Estimate:
+        """Any operation, over arrays or for one shape: its floor. Traffic between devices goes over their link.
+
+        Raises `UsageError` for such traffic where the sheet states no link between devices.
+        """
+        moved = np.asarray(operation.bytes, np.float64)
+        if isinstance(operation, AllToAll | Collective):
+            link = self.hardware.device_link
+            if link is None:
+                raise UsageError(f"hardware {self.hardware.name} states no [device_link]: several devices need one")
+            self.used |= {f"device link bandwidth ({link.name})": link.bandwidth, "device link latency": link.latency}
+            return Estimate.floor(np.where(moved > 0, link.latency.value + moved / link.bandwidth.value, 0.0))
+        return Estimate.floor(self.longer(moved, np.asarray(operation.flops, np.float64), operation.arithmetic))
 
     def products(self, tokens: Seconds, matrices: Sequence[Matrix], weights: str) -> Seconds:
         """One product after another: each reads its weights once, and its activations in and out."""

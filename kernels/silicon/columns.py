@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -104,6 +105,23 @@ def _all_to_all(table: pd.DataFrame) -> dict[str, object]:
             "deduplicate": table["comm_backend"].str.endswith("_ht"), "dtype": table["comm_dtype"]}  # fmt: skip
 
 
+def _deepep(table: pd.DataFrame, phase: str, *, deduplicate: bool) -> dict[str, object]:
+    """DeepEP inside one node of 8 devices, tokens per device; dispatch in fp8, combine in bf16.
+
+    The low-latency table states its rates: 8 · 7168 · (1 + 4/128) bytes a token at dispatch, 8 · 7168 · 2 at combine, one
+    copy per expert. The other table states none; in 16 bits its dispatch would pass 556 GB/s on NVLink's 450.
+    """
+    return {"tokens": table["num_token"], "hidden": table["hidden_size"], "top_k": table["num_topk"],
+            "num_experts": table["num_experts"], "ranks": 8 * table["node_num"], "phase": phase,
+            "activations": "fp8" if phase == "dispatch" else "bf16", "deduplicate": deduplicate,
+            "dtype": "fp8" if phase == "dispatch" else "bfloat16"}  # fmt: skip
+
+
+def _usual_sms(table: pd.DataFrame) -> pd.DataFrame:
+    """DeepEP's own number of processors for its throughput kernels, 20 (its `Buffer.num_sms`); the table tries others."""
+    return table[(table["dispatch_sms"] == 20) & (table["combine_sms"] == 20)]
+
+
 @dataclass(frozen=True, slots=True)
 class PublishedTable:
     """One table's name, the operation it measures, its rows as ours, seconds per unit of its time column."""
@@ -113,6 +131,10 @@ class PublishedTable:
     rows: Callable[[pd.DataFrame], dict[str, object]]
     time: str = "latency"
     unit_s: float = 1e-3
+    kernel: str | None = None
+    """Name of the kernel where the table has none of its own."""
+    chosen: Callable[[pd.DataFrame], pd.DataFrame] | None = None
+    """Which rows of the table are read; None: all."""
 
 
 TABLES: tuple[PublishedTable, ...] = (
@@ -125,4 +147,14 @@ TABLES: tuple[PublishedTable, ...] = (
     PublishedTable("kda_perf", "linear_attention", _gdn),
     PublishedTable("custom_allreduce_perf", "collective", _all_reduce),
     PublishedTable("moe_a2a_perf", "all_to_all", _all_to_all, unit_s=1e-6),
+    *(
+        PublishedTable("wideep_deepep_ll_perf", "all_to_all", partial(_deepep, phase=phase, deduplicate=False),
+                       f"{phase}_avg_t_us", 1e-6, "deepep_low_latency")
+        for phase in ("dispatch", "combine")
+    ),
+    *(
+        PublishedTable("wideep_deepep_normal_perf", "all_to_all", partial(_deepep, phase=phase, deduplicate=True),
+                       f"{phase}_transmit_us", 1e-6, "deepep_throughput", _usual_sms)
+        for phase in ("dispatch", "combine")
+    ),
 )

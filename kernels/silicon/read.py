@@ -107,14 +107,14 @@ def _rows(file: Path, table: PublishedTable, system: str, framework: str) -> pd.
         "linear_attention",
     ):  # the short convolution is measured apart: no whole mixer
         raw = raw[~raw["kernel_source"].str.contains("conv1d")].reset_index(drop=True)
+    if table.chosen is not None:
+        raw = table.chosen(raw).reset_index(drop=True)
     rows = pd.DataFrame(table.rows(raw), index=raw.index)
     rows["seconds"] = raw[table.time] * table.unit_s
     rows["system"] = system
     rows["framework"] = framework
     rows["version"] = file.parent.name
-    rows["kernel"] = (
-        raw["kernel_source"] if table.time == "latency" and "comm_backend" not in raw else raw["comm_backend"]
-    )
+    rows["kernel"] = table.kernel or raw["comm_backend" if "comm_backend" in raw else "kernel_source"]
     return rows
 
 

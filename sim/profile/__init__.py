@@ -1,6 +1,7 @@
 """Profiles: measured rows become laws that answer any shape, with a band that says how well."""
 
-from .profile import HOW, Estimate, Profile, fit_profile
+from ..estimate import HOW, Estimate
+from .profile import Profile, fit_profile
 from .roof import Roof, roof_of
 from .store import load_profile, save_profile
 

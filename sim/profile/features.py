@@ -79,7 +79,7 @@ def cell_features(grid: Grid, number: int, shapes: Floats, guess: Floats, roof: 
     parts = grid.cells(shapes)
     for code, (operation, sizes) in enumerate(parts):
         seen = features(operation, sizes, roof)
-        label = np.full((len(seen), 2), (number, code), np.float64)
+        label = np.full((len(seen), 2), (number, grid.first_a + code), np.float64)
         blocks.append(np.concatenate([label, seen], axis=1).reshape(len(shapes), inner // len(parts), -1))
     cells = np.concatenate(blocks, axis=1).reshape(len(shapes) * inner, -1)
     told = twins(grid, shapes, guess)

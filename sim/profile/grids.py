@@ -34,6 +34,8 @@ class Grid:
     b: Floats
     ratio: Floats
     physical: tuple[float, float, float] | None = None
+    first_a: int = 0
+    """Where `a` begins among the group's own values, when it is cut down to some: trees know them by number."""
     index: dict[tuple[float, ...], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

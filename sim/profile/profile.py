@@ -14,32 +14,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import UsageError, unknown_name
+from ..estimate import Estimate
 from ..measurement import Measurements
+from ..ops.loads import exponent_of
 from .axes import axes_of
 from .bands import conformal
-from .grids import UNKNOWN_ROOF, base_seconds, grids_of, make
+from .grids import UNKNOWN_ROOF, Grid, base_seconds, grids_of, make
 from .interpolate import cells_between, scale_errors
 from .law import OperationLaw, fit_law
 from .roof import Roof
+from .tables import Tables, restricted, tables_of
 
 Floats = NDArray[np.float64]
-HOW = ("measured grid", "interpolated", "extrapolated", "roofline")
-_MEASURED_BAND = 0.02
-"""Least half width for a run measured exactly. Assumed: the tables hold no repeats to measure it by."""
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """Seconds with a 90 % band, and how each is known (an index of `HOW`). All [R], or one number each for one shape."""
-
-    seconds: Floats
-    low: Floats
-    high: Floats
-    how: NDArray[np.int8]
-
-    @property
-    def words(self) -> list[str]:
-        return [HOW[int(code)] for code in np.atleast_1d(self.how)]
+_FEW_SHAPES = 64
+"""Up to which the tables of all shapes in a question are made whole and kept."""
+_CHUNK = 8192
+"""Shapes whose tables are made in one go, which bounds the memory it takes."""
 
 
 @dataclass
@@ -89,21 +79,17 @@ class Profile:
             chosen = np.flatnonzero(group_of == number)
             position = np.zeros(len(shapes), np.int64)
             position[chosen] = np.arange(len(chosen))
-            tables = [self._table(law, int(number), tuple(shapes[i].tolist()), new_model) for i in chosen]
-            grid = law.groups[number].grid
+            place = flat_a[inside]
+            if axes.a_is_category:
+                place = np.full(len(inside), float(_category(law.groups[number].grid.a, operation.distribution)))
+            tables, grid, place = self._tables_for(law, int(number), shapes[chosen], place, flat_b[inside], new_model)
             base = base_seconds(here, self.roof or UNKNOWN_ROOF, grid.physical)
             base = np.broadcast_to(base, (len(inside),) if several else rows).reshape(-1)
-            place, a_axis = flat_a[inside], np.log2(np.maximum(_numbers(grid.a), 1e-9))
-            if axes.a_is_category:
-                place = np.full(
-                    len(inside), float(self._category(grid.a, str(getattr(operation, str(axes.a)))))
-                )
             part = (np.empty(len(inside)), np.empty(len(inside)), np.empty(len(inside), np.int8))
-            ratio, log_seconds, width, sort = (np.stack([t[i] for t in tables]) for i in range(4))
             cells_between(
-                position[which[inside]], place, flat_b[inside], ratio, log_seconds, width, sort, a_axis,
-                np.log2(np.maximum(grid.b, 1e-9)), axes.a_is_category, law.interpolation, np.log(base),
-                part[0], part[1], part[2],
+                position[which[inside]], place, flat_b[inside], tables.ratio, tables.log_seconds, tables.half,
+                tables.kind, np.log2(np.maximum(_numbers(grid.a), 1e-9)), np.log2(np.maximum(grid.b, 1e-9)),
+                axes.a_is_category, law.interpolation, np.log(base), part[0], part[1], part[2],
             )  # fmt: skip
             out[inside], half[inside], kind[inside] = part
         seconds = np.exp(out)
@@ -127,52 +113,29 @@ class Profile:
     def _group_for(self, law: OperationLaw, numbers: list[int], shape: tuple[float, ...]) -> int:
         return next((n for n in numbers if shape in law.groups[n].grid.index), numbers[0])
 
-    def _category(self, known: tuple[Any, ...], name: str) -> int:
-        if name in known:
-            return known.index(name)
-        return (
-            known.index("balanced") if "balanced" in known else 0
-        )  # uniform routing is nearest to even loads
-
-    def _table(self, law: OperationLaw, number: int, shape: tuple[float, ...], new_model: bool | None) -> Any:
-        """(log ratio, log seconds, half width, kind), each [A, B], of one shape in one group."""
-        key = (law.operation, number, shape, new_model)
-        if key in self._tables:
-            return self._tables[key]
-        group = law.groups[number]
-        grid, roof = group.grid, self.roof or UNKNOWN_ROOF
-        one = np.array([shape], np.float64)
-        size = (len(grid.a), len(grid.b))
-        row = grid.index.get(shape)
-        values = grid.ratio[row].copy() if row is not None else np.full(size[0] * size[1], np.nan)
-        half = np.full(len(values), max(_MEASURED_BAND, law.interpolation_band))
-        kind = np.zeros(len(values), np.int64)
-        missing = ~np.isfinite(values)
-        if missing.any():
-            novel = self._is_new(group, shape) if new_model is None else new_model
-            guess = law.log_ratio(number, one, roof, new_model=novel)[0]
-            novel = novel and group.model_surface is not None
-            width = law.model_band * group.model_scale if novel else group.band * group.scale
-            coords, seen = grid.coords_of(one)[0], grid.coords
-            beyond = np.maximum(seen.min(axis=0) - coords, coords - seen.max(axis=0)).max()
-            values[missing], half[missing], kind[missing] = guess[missing], width[missing], 1
-            if beyond > 1e-9:
-                half[missing] *= (
-                    2.0 + beyond
-                )  # twice the band, and once more per doubling beyond what was measured
-                kind[missing] = 2
-        base = np.log(grid.base_at_cells(one, roof)[0])
-        table = tuple(part.reshape(size) for part in (values, values + base, half, kind))
-        self._tables[key] = table
-        return table
-
-    @staticmethod
-    def _is_new(group: Any, shape: tuple[float, ...]) -> bool:
-        axes = group.grid.axes
-        columns = [axes.shape.index(name) for name in axes.model]
-        if not columns:
-            return False
-        return not bool((group.grid.shapes[:, columns] == np.array(shape)[columns]).all(axis=1).any())
+    def _tables_for(
+        self, law: OperationLaw, number: int, shapes: Floats, a: Floats, b: Floats, new_model: bool | None
+    ) -> tuple[Tables, Grid, Floats]:
+        """(tables, the grid that they lie over, where `a` falls on it): few shapes whole and kept, many only where asked."""
+        grid = law.groups[number].grid
+        if len(shapes) <= _FEW_SHAPES:
+            keys = [(law.operation, number, tuple(shape), new_model) for shape in shapes.tolist()]
+            lacking = [i for i, key in enumerate(keys) if key not in self._tables]
+            for i in lacking:
+                self._tables[keys[i]] = tables_of(law, number, shapes[i : i + 1], self.roof, new_model)
+            return Tables.joined([self._tables[key] for key in keys]), grid, a
+        columns = _around(np.log2(np.maximum(grid.b, 1e-9)), np.log2(np.maximum(b, 1e-9)))
+        if grid.axes.a_is_category:
+            rows = slice(int(a[0]), int(a[0]) + 1)
+            a = a - a[0]
+        else:
+            rows = slice(None)  # twins of an attention lie at other batches
+        small = restricted(law, number, rows, columns)
+        parts = [
+            tables_of(small, number, shapes[first : first + _CHUNK], self.roof, new_model)
+            for first in range(0, len(shapes), _CHUNK)
+        ]
+        return Tables.joined(parts), small.groups[number].grid, a
 
     def _roofline(self, law: OperationLaw, operation: Any, rows: tuple[int, ...]) -> Estimate:
         """No measured group of these formats: the roof itself, and above it what other formats usually take."""
@@ -183,6 +146,27 @@ class Profile:
         ratios = np.concatenate([g.grid.ratio[np.isfinite(g.grid.ratio)] for g in law.groups])
         high = seconds * np.exp(max(float(np.quantile(ratios, 0.95)), 0.0))
         return Estimate(seconds, seconds.copy(), high, np.full(rows, 3, np.int8))
+
+
+def _category(known: tuple[Any, ...], name: str) -> int:
+    """The measured distribution that answers for `name`: itself, the nearest exponent, or even loads for uniform ones.
+
+    Uniform routing is nearest to even loads, an exponent of 0.
+    """
+    if name in known:
+        return known.index(name)
+    exponent = exponent_of(name) or 0.0
+    return int(np.argmin([abs((exponent_of(one) or 0.0) - exponent) for one in known]))
+
+
+def _around(axis: Floats, asked: Floats) -> slice:
+    """The grid points that answers at `asked` use: from the one below the least to the one above the greatest.
+
+    One more on each side, so that what lies beyond the axis still does.
+    """
+    low = int(np.searchsorted(axis, asked.min() + 1e-9)) - 2
+    high = int(np.searchsorted(axis, asked.max() - 1e-9)) + 2
+    return slice(max(low, 0), min(max(high, 1), len(axis)))
 
 
 def _numbers(a: tuple[Any, ...]) -> Floats:

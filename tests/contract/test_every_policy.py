@@ -172,7 +172,10 @@ def test_what_each_policy_prefetcher_and_miss_policy_takes_to_decide_has_been_me
     assert set(table["prefetch_ns"]) == {
         name for name, found in PREFETCHERS.items() if found.needs not in ("", "future")
     }
-    assert set(table["miss_ns"]) == set(MISS_POLICIES) - {"load"}
+    # what a lossy miss decides takes no longer than the clock tells apart; what was not measured is absent, never 0
+    assert set(table["miss_ns"]) <= set(MISS_POLICIES) - {"load"}
+    measured = [v for group in ("policy_ns", "prefetch_ns", "miss_ns") for v in table[group].values()]
+    assert np.concatenate([np.atleast_1d(value) for value in measured]).min() > 0
     assert decision_cost(policy("arc"), prefetcher("hot"), 51, miss_policy("skip")).ns > 0
 
 
