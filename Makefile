@@ -25,12 +25,12 @@ $(VENV)/.core: $(BIN)/python $(SETUP)
 
 $(VENV)/.test: $(BIN)/python $(SETUP)
 	@echo "installing the workbench with torch and the test tools, a few minutes"
-	@$(PIP) install -c constraints.txt -e '.[dev,measure,capture,bench,silicon,cluster]'
+	@$(PIP) install -c constraints.txt -e '.[dev,measure,capture,bench,silicon,cluster,search]'
 	@touch $@ $(VENV)/.core
 
 $(VENV)/.dev: $(BIN)/python $(SETUP)
 	@echo "installing the workbench with every extra, a few minutes"
-	@$(PIP) install -c constraints.txt -e '.[dev,measure,capture,bench,silicon,cluster]'
+	@$(PIP) install -c constraints.txt -e '.[dev,measure,capture,bench,silicon,cluster,search]'
 	@touch $@ $(VENV)/.core $(VENV)/.test
 
 demo: $(VENV)/.core  ## replay a real trace on a simulated machine and write its report (no torch needed)

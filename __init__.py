@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .errors import InputFileError, RunError, UsageError, WorkbenchError
     from .reports import report
     from .reports.calibration import calibration_report
+    from .reports.explore import explore_report
     from .sim.catalog import hardware_names, load_hardware, load_model, model_names, profile_names
     from .sim.hardware import HardwareSpec
     from .sim.model import ModelSpec
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from .traces.capture import capture
     from .workbench.calibrate import calibrate
     from .workbench.compare import best, pareto
+    from .workbench.explore import explore, explore_train
     from .workbench.export import export
     from .workbench.profile_check import profile_check
     from .workbench.profiles import calibrate_from_tables, compare_profiles, load_named_profile
@@ -45,6 +47,7 @@ _HOME = {
     "WorkbenchError": ".errors",
     "report": ".reports",
     "calibration_report": ".reports.calibration",
+    "explore_report": ".reports.explore",
     "hardware_names": ".sim.catalog",
     "load_hardware": ".sim.catalog",
     "load_model": ".sim.catalog",
@@ -71,6 +74,8 @@ _HOME = {
     "validate": ".workbench.validate",
     "validate_suite": ".workbench.validate",
     "export": ".workbench.export",
+    "explore": ".workbench.explore",
+    "explore_train": ".workbench.explore",
     "ReplayResult": ".workbench.replay",
     "replay": ".workbench.replay",
     "load_run": ".workbench.run_store",
@@ -98,6 +103,9 @@ __all__ = [
     "calibration_report",
     "capture",
     "compare_profiles",
+    "explore",
+    "explore_report",
+    "explore_train",
     "export",
     "hardware_names",
     "load_hardware",

@@ -18,7 +18,7 @@ if __name__ == "__main__":  # started as a file: begin again as a part of the pa
 
 import typer
 
-from .commands import catalog, profile, replay, sweep, trace, validate
+from .commands import catalog, explore, profile, replay, sweep, trace, validate
 from .errors import WorkbenchError
 
 _HELP = "Replay expert-access traces of mixture-of-experts models on simulated machines."
@@ -27,7 +27,7 @@ app = typer.Typer(
     help=_HELP, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False,
     context_settings=_SHORT_HELP,
 )  # fmt: skip
-for command, example in (*replay.COMMANDS, *profile.COMMANDS, *sweep.COMMANDS, *validate.COMMANDS):
+for command, example in (*replay.COMMANDS, *profile.COMMANDS, *sweep.COMMANDS, *explore.COMMANDS, *validate.COMMANDS):
     app.command(epilog=f"Example: {example}")(command)
 app.add_typer(profile.app, name="profile")
 app.add_typer(trace.app, name="trace")

@@ -49,6 +49,11 @@ class RooflinePrices:
             link = self.hardware.device_link
             if link is None:
                 raise UsageError(f"hardware {self.hardware.name} states no [device_link]: several devices need one")
+            most = int(np.max(np.asarray(operation.ranks)))
+            if most > link.devices.value:
+                raise UsageError(
+                    f"{most} ranks exchange data, but {link.name} of {self.hardware.name} joins {link.devices.value:.0f} devices"
+                )
             self.used |= {f"device link bandwidth ({link.name})": link.bandwidth, "device link latency": link.latency}
             return Estimate.floor(np.where(moved > 0, link.latency.value + moved / link.bandwidth.value, 0.0))
         return Estimate.floor(self.longer(moved, np.asarray(operation.flops, np.float64), operation.arithmetic))

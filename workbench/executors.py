@@ -134,11 +134,11 @@ def _one_by_one(inputs: Inputs, tasks: Sequence[Task]) -> Iterator[Rows]:
 
 def _pool(workers: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(
-        workers, mp_context=get_context("spawn"), initializer=_begin, initargs=(os.getpid(),)
+        workers, mp_context=get_context("spawn"), initializer=begin_worker, initargs=(os.getpid(),)
     )
 
 
-def _begin(parent: int) -> None:
+def begin_worker(parent: int) -> None:
     """In a new worker: Ctrl-C is the parent's business, and a worker whose parent was killed ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()

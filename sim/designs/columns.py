@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import UsageError
+from ..active_flops import active_flops
 from ..ffn import MoeFfn
+from ..mixers import weights_in
 from ..model import Layer, ModelSpec
 
 Ints = NDArray[np.int64]
@@ -137,9 +139,11 @@ class Designs:
 
     @property
     def active_flops_per_token(self) -> Floats:
-        """2 FLOPs per active weight, the embedding's look-up left out; attention over the context not counted."""
-        looked_up = self._of_skeleton([m.vocab * m.hidden * (not m.tied_embeddings) for m in self.skeletons])
-        return 2.0 * (self.active_params - looked_up)
+        """Products with the matrices that a token uses, as `sim.active_flops` counts them; mixing over a context is not in."""
+        around = [active_flops(m).weights - 2 * _mixture_matrices(m) for m in self.skeletons]
+        routed = self.top_k * self.matrices * self.expert_width * self.width
+        beside = self.hidden * self.experts + self.shared_params + 2.0 * self.hidden * self.latent
+        return self._of_skeleton(around) + 2.0 * (routed + beside) * self.moe_layers
 
     def columns(self) -> dict[str, Any]:
         """For a table: the shape and what follows from it."""
@@ -159,6 +163,15 @@ def design_name(shape: Mapping[str, int]) -> str:
     if shape["latent"]:
         text += f"-l{shape['latent']}"
     return text + (f"-s{shape['shared']}" if shape["shared"] else "")
+
+
+def _mixture_matrices(model: ModelSpec) -> int:
+    """Weights that a token uses of the matrices of all mixtures."""
+    return sum(
+        moe.top_k * weights_in(moe.expert_matrices) + moe.hidden * moe.num_experts + weights_in(moe.shared_matrices)
+        + 2 * moe.hidden * (moe.latent or 0)
+        for moe in _mixtures(model)
+    )  # fmt: skip
 
 
 def _mixtures(model: ModelSpec) -> list[MoeFfn]:

@@ -10,7 +10,7 @@ import pytest
 from command_line import all_commands, workbench
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "docs/cli.md")
+PAGES = ("README.md", "docs/cli.md", "docs/explore.md", "docs/latentmoe.md")
 COMMANDS = all_commands()
 _PLACEHOLDER = "path/to/"  # something only the reader has
 _RAN: set[str] = set()  # commands of the pages, so that the same example in a command's help need not run again

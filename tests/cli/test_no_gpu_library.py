@@ -48,6 +48,19 @@ hardware = "cpu-2core"
 policy = ["lru"]
 capacity = ["50%"]
 """
+_DESIGNS = """
+base = "olmoe-1b-7b"
+[axes]
+experts = [32, 64]
+[[machines]]
+hardware = "h200-sxm"
+[[points]]
+name = "one"
+batch = 1
+context = 100
+[objectives]
+minimise = ["latency:one", "memory:one"]
+"""
 # What each command is asked, in a folder that holds trace.safetensors, book.txt, scenario.toml, study.toml, a replay `saved` and a sweep
 # `swept`. A new command needs a line.
 ASKED: dict[tuple[str, ...], tuple[str, ...]] = {
@@ -56,6 +69,7 @@ ASKED: dict[tuple[str, ...], tuple[str, ...]] = {
     ("init",): ("first.toml",),
     ("calibrate",): ("--out", "mine", "--operations", "copy", "--budget-s", "1"),
     ("sweep",): ("study.toml", "--out", "again", "--workers", "1"),
+    ("explore",): ("designs.toml", "--out", "designs"),
     ("compare",): ("swept", "swept"),
     ("best",): ("swept",),
     ("pareto",): ("swept", "--x", "capacity_bytes", "--y", "tpot"),
@@ -108,6 +122,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     small_trace_file(made)
     (made / "book.txt").write_text("a text to take a prompt from\n" * 50)
     (made / "study.toml").write_text(_STUDY)
+    (made / "designs.toml").write_text(_DESIGNS)
     assert workbench_process("init", "scenario.toml", cwd=made).code == 0
     saved = workbench_process("replay", "trace.safetensors", "--capacity", "50%", "--out", "saved", cwd=made)
     assert saved.code == 0, saved.err

@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 from codesign.errors import UsageError
+from codesign.sim.active_flops import active_flops
 from codesign.sim.catalog import load_hardware, load_model
 from codesign.sim.designs import (
     TRANSFORMS,
@@ -59,6 +60,7 @@ def test_columns_count_parameters_as_the_model_they_stand_for(base: str) -> None
         spec = designs.spec(row)
         assert designs.total_params[row] == spec.total_params
         assert designs.active_params[row] == spec.active_params
+        assert designs.active_flops_per_token[row] == active_flops(spec).weights
 
 
 def test_a_latent_efficiency_design_keeps_its_expert_parameters_and_cuts_its_routed_flops_by_alpha() -> None:
@@ -105,7 +107,7 @@ def test_a_wider_model_has_more_heads_of_the_same_size_and_a_deeper_one_the_same
     wide = resized(base, hidden=8192)
     assert wide.layers[0].mixer.heads == 2 * base.layers[0].mixer.heads  # type: ignore[union-attr]
     deep = resized(base, layers=176)
-    assert {kind: count for kind, count in deep.kinds()} == {kind: 2 * count for kind, count in base.kinds()}
+    assert dict(deep.kinds()) == {kind: 2 * count for kind, count in base.kinds()}
     assert resized(base) is base
     with pytest.raises(UsageError, match="heads"):
         resized(base, hidden=4096 + 64)
