@@ -41,7 +41,7 @@ def explore(
 
         written["report"] = str(explore_report(result, report))
     if json:
-        print_json({"counts": result.counts, "seconds": result.seconds, **written})
+        print_json({**result.to_dict(), **written})
         return
     for machine in result.costs:
         print(machine)

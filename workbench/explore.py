@@ -63,6 +63,23 @@ class ExploreResult:
         """The design of a row as a model."""
         return spec_of(self.base, self.skeletons, self.designs.iloc[row])
 
+    def to_dict(self) -> dict[str, Any]:
+        """Counts, and of each machine the front with the shape and values of every design on it. Unknown is absent."""
+        machines = {}
+        for name, front in self.fronts.items():
+            found = [] if front is None else [self._record(name, row) for row in front.rows]
+            machines[name] = {"front": found, **({} if front is None else {"knee": front.knee, "best": front.best})}
+        return {"name": self.study.name, "counts": self.counts, "seconds": self.seconds, "machines": machines,
+                "warnings": list(self.warnings)}  # fmt: skip
+
+    def _record(self, machine: str, row: int) -> dict[str, Any]:
+        values = {**self.designs.iloc[row].to_dict(), **self.costs[machine].iloc[row].to_dict()}
+        return {"row": row} | {
+            key: value.item() if hasattr(value, "item") else value
+            for key, value in values.items()
+            if value == value and key != "skeleton"  # NaN is not known
+        }
+
 
 def explore(
     study: DesignStudy | str | Path,

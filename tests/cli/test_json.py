@@ -93,3 +93,18 @@ def test_an_error_leaves_standard_output_empty(trace: Path) -> None:
     code, out, err = workbench("replay", trace, "--policy", "lru,", "--json")
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
+
+
+def test_an_exploration_gives_the_designs_of_its_fronts_with_their_shapes_and_values(tmp_path: Path) -> None:
+    study = tmp_path / "designs.toml"
+    study.write_text(
+        'base = "olmoe-1b-7b"\n[axes]\nexperts = [32, 64]\n[[machines]]\nhardware = "h200-sxm"\n[[points]]\nname = "one"\n'
+        'batch = 1\ncontext = 100\n[objectives]\nminimise = ["latency:one"]\nmaximise = ["total_params"]\n'
+    )
+    found = document("explore", study)
+    front = found["machines"]["h200-sxm"]["front"]
+    assert {design["experts"] for design in front} == {32, 64}
+    for design in front:
+        assert 0 < design["latency:one"] < 1
+        assert design["bound:one"] in ("weights", "kv", "compute", "link")
+    assert found["counts"]["designs"] == 2
