@@ -77,7 +77,7 @@ class ExploreResult:
         return {"row": row} | {
             key: value.item() if hasattr(value, "item") else value
             for key, value in values.items()
-            if value == value and key != "skeleton"  # NaN is not known
+            if key != "skeleton" and not (isinstance(value, float) and np.isnan(value))
         }
 
 
