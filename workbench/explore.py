@@ -75,7 +75,7 @@ class ExploreResult:
     def _record(self, machine: str, row: int) -> dict[str, Any]:
         values = {**self.designs.iloc[row].to_dict(), **self.costs[machine].iloc[row].to_dict()}
         return {"row": row} | {
-            key: value.item() if hasattr(value, "item") else value
+            str(key): value.item() if hasattr(value, "item") else value
             for key, value in values.items()
             if key != "skeleton" and not (isinstance(value, float) and np.isnan(value))
         }
