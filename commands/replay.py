@@ -34,6 +34,7 @@ def replay(
     experts_home: Annotated[str, typer.Option(help="Where experts not on the device live: host or storage.")] = "host",
     prefetch_budget: Annotated[str | None, typer.Option(help="Bytes a prefetcher may ask for at once: 64MiB")] = None,
     decisions: Annotated[str, typer.Option(help="Deciding costs time: serial, beside the step, or free.")] = "serial",
+    miss: Annotated[str, typer.Option(help="What a miss does: load, host, lower, substitute, skip.")] = "load",
     engine: Annotated[str, typer.Option(help="numba (fast) or simpy (the reference): the same results.")] = "numba",
     seed: Seed = 0,
     tie_seed: Annotated[int | None, typer.Option(min=0, help="Break ties in another order, drawn from this.")] = None,
@@ -62,7 +63,7 @@ def replay(
                 prefetch=listed("--prefetch", prefetch), capacities=listed("--capacity", capacity),
                 weights=weights, warm=warm, scope=scope, contract=contract, batch=batch, seed=seed,
                 tie_seed=tie_seed, context=context, experts_home=experts_home, prefetch_budget_bytes=budget,
-                decisions=decisions, engine=engine, format=format, progress=progress,
+                decisions=decisions, miss=miss, engine=engine, format=format, progress=progress,
             )  # fmt: skip
     _finish_replay(result, out=out, timeline=timeline, page=report, json=json)
 

@@ -18,7 +18,7 @@ from ..workbench.explore_answer import COLUMNS, Front, config_fields
 from ..workbench.explore_costs import Priced
 from ..workbench.explore_lines import seconds_text
 from ..workbench.explore_sensitivity import base_values
-from ..workbench.explore_study import Machine, Point
+from ..workbench.explore_study import Axes, Machine, NamedModel, Point
 from ..workbench.units import UNKNOWN, format_binary_bytes, format_parameters, format_percent
 from .explore_measures import Measure, Value, band_text
 from .facts import Fact, FactGroup
@@ -101,7 +101,7 @@ def choice_of(result: ExploreResult, machine: str, measures: tuple[Measure, ...]
     of_base: Mapping[str, Any] = {}
     try:
         of_base = base_values(result, machine, priced)
-        base = _design(result, None, result.base.name, "as in the catalog", (), measures, of_base, {})
+        base = _design(result, None, result.base.name, "unchanged", (), measures, of_base, {})
     except UsageError as error:
         missing = str(error)
     if front is None:
@@ -180,7 +180,8 @@ def asked_info(result: ExploreResult) -> tuple[FactGroup, ...]:
                 Fact("parameters", f"{format_parameters(base.total_params)}, {format_parameters(base.active_params)} a token"),
             ),
         ),
-        FactGroup("What is varied", tuple(Fact(name, text) for name, text in _axes(result))),
+        FactGroup("Models", tuple(Fact(one.name, _model_text(one)) for one in study.models)) if study.models
+        else FactGroup("What is varied", tuple(Fact(name, text) for name, text in _axes(result))),
         FactGroup("Operating points", tuple(Fact(point.name, _point_text(point)) for point in study.points)),
         FactGroup("Objectives", _objectives(result)),
         *(_machine(result, machine) for machine in study.machines),
@@ -197,6 +198,12 @@ def _axes(result: ExploreResult) -> list[tuple[str, str]]:
         shown = [_choice(axis, value) for value in values]
         found.append((_AXES.get(axis, axis), " · ".join(shown)))
     return found or [("axes", "none: the base alone")]
+
+
+def _model_text(named: NamedModel) -> str:
+    changed = [f"{_AXES.get(axis, axis)} {_choice(axis, values[0])}" for axis, values in named.axes()
+               if values is not None and values != getattr(Axes(), axis)]  # fmt: skip
+    return "; ".join([named.model, *(["its standard counterpart"] if named.counterpart else []), *changed])
 
 
 def _choice(axis: str, value: Any) -> str:

@@ -30,6 +30,9 @@ _FIELDS: Mapping[str, Mapping[str, str]] = {
 _DEVICE_LINK: Mapping[str, str] = {"bandwidth": "bytes/s", "latency": "s", "devices": "count"}
 """Fields of the one table that may be absent: how devices of this kind reach one another."""
 
+_HOST_CORES: Mapping[str, str] = {"compute": "FLOP/s"}
+"""The other one that may be absent: all cores of the host together, dense, for what is computed there."""
+
 _MAY_BE_ZERO = {"reserved", "latency"}
 _SLACK = 1.01
 """A measurement may exceed a stated peak by 1 %: data sheets round, clocks boost a little."""
@@ -86,6 +89,8 @@ class HardwareSpec:
     notes: tuple[str, ...] = ()
     device_link: DeviceLink | None = None
     """None: the sheet does not say, and several devices cannot be priced."""
+    host_compute: Quantity | None = None
+    """FLOP/s of the host's cores together; None: the sheet does not say, and nothing can be computed there."""
 
     def peak(self, arithmetic: str) -> Quantity:
         """The dense roof for an arithmetic type; the next wider one where the device has no such units.
@@ -128,6 +133,8 @@ class HardwareSpec:
         yield "host memory bandwidth", self.host_memory_bandwidth
         yield f"storage bandwidth ({self.storage})", self.storage_bandwidth
         yield "storage latency", self.storage_latency
+        if self.host_compute is not None:
+            yield "host cores", self.host_compute
         if self.device_link is not None:
             yield f"device link bandwidth ({self.device_link.name})", self.device_link.bandwidth
             yield "device link latency", self.device_link.latency
@@ -216,6 +223,7 @@ def read_hardware(path: str | Path) -> HardwareSpec:
         storage_latency=number["storage", "latency"],
         notes=_notes(where, sheet),
         device_link=_device_link(where, sheet),
+        host_compute=_quantity(where, sheet, "host_cores", "compute", "FLOP/s") if "host_cores" in sheet else None,
     )
 
 
@@ -234,8 +242,9 @@ def _wanted() -> Iterator[tuple[str, str, str]]:
 
 
 def _refuse_unknown(where: Path, sheet: Mapping[str, object]) -> None:
-    tables = {**_FIELDS, **({"device_link": _DEVICE_LINK} if "device_link" in sheet else {})}
-    known = {"name", "title", "source", "unified_memory", "notes", "peaks", "device_link", *_FIELDS}
+    optional = {"device_link": _DEVICE_LINK, "host_cores": _HOST_CORES}
+    tables = {**_FIELDS, **{name: fields for name, fields in optional.items() if name in sheet}}
+    known = {"name", "title", "source", "unified_memory", "notes", "peaks", *optional, *_FIELDS}
     for key in sheet:
         if key not in known:
             raise unknown_name(f"field in {where}", key, known)

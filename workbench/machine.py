@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..errors import UsageError
 from ..sim.passes import Passes
 from ..traces.expert_trace import ExpertTrace
@@ -30,6 +33,8 @@ class Machine:
     model_facts: dict[str, Any] | None
     hardware_facts: dict[str, Any] | None
     warnings: tuple[str, ...]
+    host_expert_ns_CN: NDArray[np.int64] | None = None
+    """What the host's cores take for one expert and n tokens; None where the sheet does not state their arithmetic."""
 
     @property
     def cost_facts(self) -> dict[str, Any] | None:
@@ -87,7 +92,21 @@ def prepare_machine(
     auto = None
     if want_auto:
         auto = auto_capacity(spec, device, weights=weights, context_tokens=context, batch=batch)
-    return Machine(expert_bytes, costs, auto, model_facts, device.to_dict(), tuple(warnings))
+    host = _host_times(spec, device, costs)
+    return Machine(expert_bytes, costs, auto, model_facts, device.to_dict(), tuple(warnings), host)
+
+
+def _host_times(spec: ModelSpec, device: HardwareSpec, costs: CostTable) -> NDArray[np.int64] | None:
+    """Of the roof of the host: its memory or its arithmetic, whichever takes longer."""
+    from ..sim.engines.host_time import host_expert_ns
+
+    if device.host_compute is None:
+        return None
+    flops = np.full(len(costs.expert_bytes_C), 2 * spec.moe.expert_weights, np.int64)
+    return host_expert_ns(
+        costs.expert_bytes_C, flops, costs.expert_ns_CN.shape[1] - 1,
+        host_bytes_per_s=device.host_memory_bandwidth.value, host_flops_per_s=device.host_compute.value,
+    )  # fmt: skip
 
 
 def _prices(device: HardwareSpec, profile: str | Path | Profile | None) -> tuple[RooflinePrices, list[str]]:

@@ -57,6 +57,7 @@ def replay(
     experts_home: str = "host",
     prefetch_budget_bytes: int | None = None,
     decisions: str = "serial",
+    miss: str = "load",
     engine: str = "numba",
     format: str | None = None,
     timeline: bool = True,
@@ -71,8 +72,9 @@ def replay(
     one the hardware sheet's roofline does. Without a model nothing is known of bytes; without a model and hardware
     nothing of times: then it counts.
     `batch=None` follows the trace's own steps where it has them, else one sequence at a time. `decisions` are
-    "serial" with the step, "beside" it, or "free". `out` keeps the result in a directory. `progress` is told
-    (runs done, runs in all, what runs now).
+    "serial" with the step, "beside" it, or "free". `miss` is what a miss does: "load", "host", "lower", "substitute",
+    "skip" (the last three change the output, and a row says which share of the gate weight). `out` keeps the result in a
+    directory. `progress` is told (runs done, runs in all, what runs now).
 
     Raises `UsageError` for what cannot be, before anything runs.
     """
@@ -102,9 +104,11 @@ def replay(
         "policies": list(policies), "prefetch": list(prefetch), "capacities": list(capacities), "weights": weights,
         "warm": warm, "scope": scope, "contract": contract, "batch": batch, "seed": seed, "tie_seed": tie_seed,
         "context": context, "experts_home": experts_home, "prefetch_budget_bytes": prefetch_budget_bytes,
-        "decisions": decisions, "engine": engine,
+        "decisions": decisions, "miss": miss, "engine": engine,
     }  # fmt: skip
     runs = Runs(loaded, passes, machine, options)
+    if runs.miss.needs_weights and loaded.weights_TLK is None:
+        raise UsageError(f"miss {miss!r} goes by gate weights, and this trace has none")
     cases = all_cases(policies, prefetch, sizes, loaded.num_layers * loaded.num_experts)
     for case in cases:
         if case.prefetch.needs:

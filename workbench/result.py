@@ -65,6 +65,10 @@ class ReplayResult:
                 line["TTFT"] = format_seconds(row["ttft_s"])
                 line["TPOT"] = format_seconds(row["tpot_s"])
                 line["waiting"] = format_percent(row["stall_s"] / row["makespan_s"], 0)
+            if "lossy_weight_share" in row:
+                line["on host"] = format_count(row["computed_on_host"])
+                share = row["lossy_weight_share"]
+                line["weight changed"] = "–" if pd.isna(share) else format_percent(share)
             shown.append(line)
         return pd.DataFrame(shown)
 

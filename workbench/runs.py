@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import UsageError
 from ..sim.blocks import BlockSource
+from ..sim.cache.misses import MissPolicy, miss_policy
 from ..sim.capacity_split import split_capacity
 from ..sim.decisions import DecisionCost, decision_cost
 from ..sim.engines.run import Engine, RunResult, Setup
@@ -34,6 +36,19 @@ class Runs:
         self.warm_passes: dict[str, int] = {}
         self.decisions: dict[str, dict[str, Any]] = {}
         self.warnings: list[str] = []
+
+    @property
+    def miss(self) -> MissPolicy:
+        """What a miss does. Raises `UsageError` for `host` on a machine whose sheet does not state its cores."""
+        found = miss_policy(self.options.get("miss", "load"))
+        if found.name == "host" and self.machine.costs is not None and self.machine.host_expert_ns_CN is None:
+            name = (self.machine.hardware_facts or {}).get("name")
+            raise UsageError(f"miss host: the sheet of {name} has no [host_cores], so what they take is unknown")
+        return found
+
+    def _miss_of(self, case: Case) -> MissPolicy:
+        """A bound that loses nothing says more than one that does: lossy ways are not for bounds."""
+        return miss_policy("load") if case.policy.is_bound and self.miss.is_lossy else self.miss
 
     def _source(self, needs: str) -> BlockSource:
         key = (needs == "previous", needs == "predicted")
@@ -74,6 +89,8 @@ class Runs:
             decision_ns=decision.ns,
             decision_beside=options["decisions"] == "beside",
             warm_passes=self._warm(case),
+            miss=self._miss_of(case),
+            host_expert_ns_CN=self.machine.host_expert_ns_CN if self.miss.name == "host" else None,
             seed=options["seed"],
         )
         return Engine(self._source(case.prefetch.needs), setup, look=self.look, future=self._future)
@@ -84,7 +101,7 @@ class Runs:
         if self.options["decisions"] == "free":
             found = DecisionCost(0, "stated", "decisions were declared free")
         else:
-            found = decision_cost(case.policy, case.prefetch, slots)
+            found = decision_cost(case.policy, case.prefetch, slots, self._miss_of(case))
         name = (
             case.policy.spec if case.prefetch.name == "none" else f"{case.policy.spec} + {case.prefetch.spec}"
         )
@@ -148,6 +165,7 @@ class Runs:
             "prefetch_refused": ledger.prefetch_refused,
             "bypasses": ledger.bypasses,
             "waves": ledger.waves,
+            **self._of_misses(case, result),
         }
         timed: dict[str, float | None] = dict.fromkeys(
             (
@@ -181,6 +199,16 @@ class Runs:
             "withdrawn_bytes": times and times["withdrawn_bytes"],
             "engine": result.engine,
         }
+
+    def _of_misses(self, case: Case, result: RunResult) -> dict[str, Any]:
+        """What a miss policy other than waiting did; a share of the gate weight where it changed the output."""
+        miss, ledger = self._miss_of(case), result.ledger
+        if self.miss.name == "load":
+            return {}
+        counts = {name: getattr(ledger, name) for name in ("computed_on_host", "lowered", "substituted", "skipped")}
+        shares = [ledger.weight_share(what) for what in ("lowered", "substituted", "skipped")]
+        lossy = sum(share for share in shares if share is not None) if miss.is_lossy else None
+        return {"miss": miss.spec, **counts, "lossy_weight_share": lossy}
 
     def _layer_rows(self, case: Case, result: RunResult) -> list[dict[str, Any]]:
         timed = result.totals is not None

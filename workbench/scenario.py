@@ -41,6 +41,7 @@ class Scenario(BaseModel):
     experts_home: Literal["host", "storage"] = "host"
     prefetch_budget_bytes: int | None = Field(default=None, ge=0)
     decisions: Literal["serial", "beside", "free"] = "serial"
+    miss: str = "load"
     engine: Literal["numba", "simpy"] = "numba"
     format: str | None = None
 
@@ -120,6 +121,7 @@ contract = "slots"  # or "fused", "access"; docs/engine.md says which machine ea
 # batch = 8  # sequences in lockstep; left out: the trace's own steps, or one sequence at a time
 warm = false  # true: count only after the cache has filled
 experts_home = "host"  # or "storage": behind the host
+miss = "load"  # or host, lower, substitute, skip: the last three change the model's output
 decisions = "serial"  # what deciding costs is in series with the step, "beside" it, or "free"
 seed = 0
 """

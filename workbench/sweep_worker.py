@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UsageError, WorkbenchError
-from ..sim.cache.misses import MissPolicy, miss_policy
 from ..sim.cache.registry import policy
 from ..sim.decisions import DecisionCost
-from ..sim.engines.run import Engine, RunResult
+from ..sim.engines.run import RunResult
 from ..sim.passes import Passes, build_passes
 from ..sim.prefetch.registry import prefetcher
 from ..sim.request_times import request_times
@@ -40,6 +39,7 @@ _OF_LEDGER = (
     "waves", "ttft_s", "tpot_s", "makespan_s", "compute_busy_s", "link_busy_s", "storage_busy_s", "stall_s",
     "decision_s", "withdrawn_bytes", "engine", "is_bound", "is_causal", "capacity_experts", "capacity_bytes",
 )  # fmt: skip
+_OF_MISSES = ("computed_on_host", "lowered", "substituted", "skipped")
 _Value = TypeVar("_Value")
 
 
@@ -59,27 +59,16 @@ class _StudyRuns(Runs):
     ) -> None:
         super().__init__(trace, passes, machine, options)
         self._decision_ns: int | None = None
-        self._missed = miss_policy("load")
         self._regimes: dict[tuple[int, str], dict[str, float]] = {}
 
-    def use(
-        self, machine: Machine, options: Mapping[str, Any], decision_ns: int | None, missed: MissPolicy
-    ) -> None:
-        self.machine, self.options, self._decision_ns, self._missed = machine, options, decision_ns, missed
+    def use(self, machine: Machine, options: Mapping[str, Any], decision_ns: int | None) -> None:
+        self.machine, self.options, self._decision_ns = machine, options, decision_ns
         self.warm_passes, self.decisions, self.warnings = {}, {}, []
 
     def _decision(self, case: Case, slots: int) -> DecisionCost:
         if self._decision_ns is None or case.policy.is_bound:
             return super()._decision(case, slots)
         return DecisionCost(self._decision_ns, "stated", "the study's axis decision_ns")
-
-    def prepare(self, case: Case) -> Engine:
-        """The engine of a case, with the scenario's way to handle a miss."""
-        engine = super().prepare(case)
-        if self._missed.name == "load":
-            return engine
-        setup = replace(engine.setup, miss=self._missed)
-        return Engine(self._source(case.prefetch.needs), setup, look=self.look, future=self._future)
 
     def outcome(self, case: Case) -> dict[str, Any]:
         """Row of a scenario, with its sequences' times and the regime it ran in."""
@@ -89,14 +78,8 @@ class _StudyRuns(Runs):
         row = {name: found[name] for name in _OF_LEDGER}
         row["capacity_misses"] = found["capacity"]
         row["decision_cost_ns"] = engine.setup.decision_ns if self.machine.costs is not None else None
-        shares = [result.ledger.weight_share(what) for what in ("lowered", "substituted", "skipped")]
-        row["lossy_weight_share"] = (
-            sum(share for share in shares if share is not None) if self._missed.is_lossy else None
-        )
-        row |= {
-            name: getattr(result.ledger, name)
-            for name in ("computed_on_host", "lowered", "substituted", "skipped")
-        }
+        row["lossy_weight_share"] = found.get("lossy_weight_share")
+        row |= {name: found.get(name, 0) for name in _OF_MISSES}
         row["sequences"] = self.trace.num_sequences
         row["resident_share"] = case.size.experts / (self.trace.num_layers * self.trace.num_experts)
         return row | self._regime(case.size.experts) | self._sequences(result, self._warm(case))
@@ -151,11 +134,7 @@ class Bench:
         return {"scenario": task.scenario, **configuration, **found}
 
     def _outcome(self, point: Point) -> dict[str, Any]:
-        chosen, ahead, missed = policy(point.policy), prefetcher(point.prefetch), miss_policy(point.miss)
-        if missed.name == "host" and point.hardware is not None:
-            raise UsageError(
-                "miss 'host' needs the host cores' times for an expert, which a study cannot state yet"
-            )
+        chosen, ahead = policy(point.policy), prefetcher(point.prefetch)
         trace_key = (point.trace_key, point.batch)
         trace, passes = _kept(self._traces, trace_key, _KEPT_TRACES, lambda: self._load(point))
         machine_key = (
@@ -168,7 +147,7 @@ class Bench:
         options = {**point.model_dump(), "seed": point.seed}
         shared = (*trace_key, point.tie_seed, point.contract == "access")
         runs = _kept(self._runs, shared, _KEPT_TRACES, lambda: _StudyRuns(trace, passes, machine, options))
-        runs.use(machine, options, point.decision_ns, missed)
+        runs.use(machine, options, point.decision_ns)
         if point.prefetch_budget_bytes is not None and machine.expert_bytes is None:
             raise UsageError("a prefetch budget is in bytes, and only a model says how large an expert is")
         return runs.outcome(Case(chosen, ahead, _size(point, chosen.name, trace, machine)))

@@ -17,6 +17,7 @@ from codesign.reports.explore_info import choice_of, markdown_of
 from codesign.reports.explore_measures import change_text, measures_of
 from codesign.sim.designs import Designs, design_costs
 from codesign.sim.designs.costs import BOUNDS, OF_MIXTURE, PARTS
+from codesign.workbench.explore import explore
 from codesign.workbench.explore_costs import prices_of
 from codesign.workbench.explore_sensitivity import (
     base_values,
@@ -25,7 +26,7 @@ from codesign.workbench.explore_sensitivity import (
     link_twice,
     most_that_fit,
 )
-from small_explorations import explored
+from small_explorations import POINTS, explored
 
 PROFILED, FLOOR = "h200-sxm-sglang", "b200"
 ONE_DEVICE = '[[points]]\nname = "alone"\nbatch = 4\ncontext = 1024\n'
@@ -250,6 +251,21 @@ def test_a_base_that_does_not_fit_the_machine_is_said_and_not_drawn(tmp_path):
     assert found.designs[0].values[0].against == ""
     html = page_html(explore_page(alone))
     assert "The base is not drawn" in html
+
+
+def test_models_compared_by_name_are_listed_and_a_bar_in_a_name_ends_no_cell(tmp_path):
+    (tmp_path / "models.toml").write_text(
+        '[[models]]\nname = "Super | as it is"\nmodel = "nemotron-3-super"\n[[models]]\nname = "standard"\nmodel = "nemotron-3-super"\n'
+        f'counterpart = true\n{SMALL_MACHINE}{POINTS}[objectives]\nminimise = ["latency:bulk"]\nmaximise = ["total_params"]\n',
+        encoding="utf-8",
+    )
+    page = explore_page(explore(tmp_path / "models.toml"))
+    group = next(group for group in page.asked if group.title == "Models")
+    assert {fact.name: fact.value for fact in group.facts} == {
+        "Super | as it is": "nemotron-3-super", "standard": "nemotron-3-super; its standard counterpart",
+    }  # fmt: skip
+    assert "Super \\| as it is" in page.machines[0].markdown
+    assert page_html(page)
 
 
 def test_a_machine_without_a_front_says_so(result):

@@ -101,3 +101,22 @@ def test_an_unknown_key_of_a_scenario_is_named_with_the_nearest_known_one(tmp_pa
     path.write_text('trace = "t"\npolices = ["lru"]\n')
     with pytest.raises(codesign.InputFileError, match="did you mean 'policies'"):
         codesign.load_scenario(path)
+
+
+def test_a_miss_policy_says_what_it_did_and_bounds_lose_nothing() -> None:
+    common = {"model": "small-olmoe-stdlib", "hardware": "rtx-4090", "policies": ["lru"], "capacities": ["15%"]}
+    plain = codesign.replay(codesign.bundled_trace_path(), **common)  # type: ignore[arg-type]
+    host = codesign.replay(codesign.bundled_trace_path(), miss="host:when=always", **common)  # type: ignore[arg-type]
+    skipped = codesign.replay(codesign.bundled_trace_path(), miss="skip:below=0.2", **common)  # type: ignore[arg-type]
+    assert "lossy_weight_share" not in plain.rows
+    lru = {name: run.rows[run.rows["policy"] == "lru"].iloc[0] for name, run in
+           (("plain", plain), ("host", host), ("skipped", skipped))}  # fmt: skip
+    assert lru["host"]["computed_on_host"] > 0
+    assert lru["host"]["bytes_moved"] < lru["plain"]["bytes_moved"]
+    assert 0 < lru["skipped"]["lossy_weight_share"] < 0.2
+    assert lru["skipped"]["skipped"] > 0
+    bounds = skipped.rows[skipped.rows["is_bound"]]
+    assert (bounds["skipped"] == 0).all()
+    assert "weight changed" in skipped.table
+    with pytest.raises(codesign.UsageError, match=r"no \[host_cores\]"):
+        codesign.replay(codesign.bundled_trace_path(), **(common | {"hardware": "apple-m3-max"}), miss="host")  # type: ignore[arg-type]
