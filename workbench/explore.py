@@ -18,7 +18,7 @@ import numpy as np
 from ..errors import InputFileError, RunError, UsageError
 from ..files import existing_file, sha256_of, written_whole
 from ..sim.catalog import load_model
-from ..sim.designs import Checked, checked
+from ..sim.designs import checked
 from ..sim.designs.columns import design_name
 from .explore_answer import Front, fronts_of, spec_of
 from .explore_costs import Priced, costed, load_of, prices_of
@@ -171,13 +171,21 @@ def _feasible(
     limits = plan.checked_limits()
     if plan.family is not None and plan.family.match_width:
         space = matched(space, base, plan.family, limits.multiple)
-    found: Checked | None = None
     feasible = np.zeros(len(space.designs), np.bool_)
-    for priced in machines.values():  # a design is kept that fits on one machine at least
-        found = checked(space.designs, limits, points, priced.prices.hardware)
+    removed: dict[str, int] = {}
+    errors = []
+    for name, priced in machines.items():  # a design is kept that fits on one machine at least
+        try:
+            found = checked(space.designs, limits, points, priced.prices.hardware)
+        except UsageError as error:
+            errors.append(f"{name}: {error}" if len(machines) > 1 else str(error))
+            continue
         feasible |= found.feasible
-    assert found is not None
-    return space.take(np.flatnonzero(feasible)), {"left_out": space.left_out, "removed": found.removed}
+        own = f" of {priced.prices.hardware.name}" if len(machines) > 1 else ""
+        removed |= {reason + own * (reason == "memory"): count for reason, count in found.removed.items()}
+    if not feasible.any():
+        raise UsageError("; ".join(errors))
+    return space.take(np.flatnonzero(feasible)), {"left_out": space.left_out, "removed": removed}
 
 
 def _by_block(

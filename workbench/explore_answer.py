@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..sim.catalog import model_document, model_names
 from ..sim.designs.columns import SHAPE, with_mixture
 from ..sim.designs.front import front, knee
+from ..sim.model_facts import SPELLINGS, language_part
 from .explore_study import DesignStudy
 
 if TYPE_CHECKING:
@@ -19,6 +22,9 @@ if TYPE_CHECKING:
 
 COLUMNS = {"total_params": "total_params", "active_params": "active_params", "flops": "active_flops_per_token"}
 """Measure → column of the table of designs; every other measure is a column by its own name."""
+
+
+_USUAL = {"experts": "num_experts", "top-k": "num_experts_per_tok", "expert width": "moe_intermediate_size"}
 
 
 @dataclass(frozen=True)
@@ -79,13 +85,25 @@ def spec_of(base: ModelSpec, skeletons: tuple[ModelSpec, ...], row: Any) -> Mode
 
 
 def config_fields(base: ModelSpec, model: ModelSpec) -> dict[str, Any]:
-    """Fields of a Hugging Face `config.json` in which a design differs from its base, under their usual names."""
+    """Fields of a Hugging Face `config.json` in which a design differs from its base.
+
+    Spelt as in the base's own config where the catalog holds it, else as most configs spell them.
+    """
+    own = language_part(_config(base.name)) if base.name in model_names() else {}
     old, new = base.moe, model.moe
-    latent = "moe_latent_size" if base.architecture.startswith("nemotron") or old.latent is None else "routed_expert_hidden_size"
     pairs = (
-        ("hidden_size", base.hidden, model.hidden), ("num_hidden_layers", len(base.layers), len(model.layers)),
-        ("num_experts", old.num_experts, new.num_experts), ("num_experts_per_tok", old.top_k, new.top_k),
-        ("moe_intermediate_size", old.intermediate, new.intermediate), (latent, old.latent, new.latent),
-        ("moe_shared_expert_intermediate_size", old.shared_intermediate, new.shared_intermediate),
+        ("hidden", base.hidden, model.hidden), ("layers", len(base.layers), len(model.layers)),
+        ("experts", old.num_experts, new.num_experts), ("top-k", old.top_k, new.top_k),
+        ("expert width", old.intermediate, new.intermediate), ("latent width", old.latent, new.latent),
+        ("shared width", old.shared_intermediate, new.shared_intermediate),
     )  # fmt: skip
-    return {name: after for name, before, after in pairs if before != after}
+    return {_spelt(what, own): after for what, before, after in pairs if before != after}
+
+
+def _config(name: str) -> Mapping[str, object]:
+    found = model_document(name)["config"]
+    return found if isinstance(found, dict) else {}
+
+
+def _spelt(what: str, config: Mapping[str, object]) -> str:
+    return next((name for name in SPELLINGS[what] if name in config), _USUAL.get(what, SPELLINGS[what][0]))

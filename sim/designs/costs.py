@@ -226,8 +226,9 @@ def _around(designs: Designs, point: OperatingPoint, prices: RooflinePrices, par
             np.array([getattr(one, edge) for one in each])[which] for edge in ("seconds", "low", "high")
         )
         whole = Estimate(seconds, low, high, np.array([one.how for one in each])[which])
-        kind = ("kv" if part == "mixers" and _kv_bound(designs, point) else "weights") if decode else "compute"
-        parts[part].add(whole, 1.0, ((kind, np.ones(rows, np.bool_)),))
+        cached = np.array([part == "mixers" and decode and _kv_bound(m, point) for m in designs.skeletons])[which]
+        rest = "weights" if decode else "compute"
+        parts[part].add(whole, 1.0, (("kv", cached), (rest, ~cached)))
     if tp > 1:
         row_bytes = designs.hidden * float(number_format(point.activations).bits) / 8
         reduced = Collective("all_reduce", point.tokens_of_replica * row_bytes, tp)
@@ -235,9 +236,8 @@ def _around(designs: Designs, point: OperatingPoint, prices: RooflinePrices, par
         parts["all-reduce"].add(prices.estimate(reduced), count, (("link", np.ones(rows, np.bool_)),))
 
 
-def _kv_bound(designs: Designs, point: OperatingPoint) -> bool:
-    """Whether a decode pass of the first skeleton reads more of keys, values and states than of mixers' weights."""
-    model = designs.skeletons[0]
+def _kv_bound(model: ModelSpec, point: OperatingPoint) -> bool:
+    """Whether a decode pass reads more of keys, values and states than of mixers' weights."""
     own = point.batch // point.layout.dp
     cached = own * (model.kv_bytes(point.context) + model.state_bytes_per_sequence)
     weights = sum(r * c for layer in model.layers if layer.mixer is not None for r, c in layer.mixer.matrices)

@@ -251,6 +251,6 @@ def test_what_the_terminal_shows_has_units_bands_and_reasons(tmp_path: Path) -> 
 def test_the_config_fields_of_a_design_are_those_that_differ_from_its_base(tmp_path: Path) -> None:
     result = explore(written(tmp_path))
     row = int(np.flatnonzero(result.designs["design"] == "N256-K6-m2688-l1024-s5376")[0])
-    assert config_fields(result.base, result.spec(row)) == {"num_experts": 256, "num_experts_per_tok": 6}
+    assert config_fields(result.base, result.spec(row)) == {"n_routed_experts": 256, "num_experts_per_tok": 6}
     standard = dataclasses.replace(result).spec(int(np.flatnonzero(result.designs["latent"] == 0)[0]))
     assert config_fields(result.base, standard)["moe_latent_size"] is None
