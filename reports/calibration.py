@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import UsageError
 from .calibration_agreement import AgreementInfo, agreement_info, draw_agreement, draw_residuals
-from .calibration_axes import prefixed
 from .calibration_coverage import (
     Answers,
     Coverage,
@@ -26,6 +25,7 @@ from .calibration_table import (
     operation_figures,
 )
 from .facts import Fact, FactGroup, facts
+from .log_axes import prefixed
 from .palette import Look, looks
 from .rendering import Figure, rendered, write_html
 from .scales import COUNT, named_value

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from .calibration_axes import decades, errors, prefixed
 from .embed import literal
+from .log_axes import decades, errors, prefixed
 from .scales import named_value
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from .calibration_agreement import MOST_DRAWN
-from .calibration_axes import Axis, decades, prefixed
 from .embed import literal
+from .log_axes import Axis, decades, prefixed
 from .palette import TEXT, Look
 from .scales import named_value, significant
 

@@ -23,11 +23,11 @@ from ..workbench.explore_sensitivity import (
     most_that_fit,
 )
 from ..workbench.units import UNKNOWN
-from .calibration_axes import decades
 from .embed import literal
 from .explore_info import BASE, WAITS, Choice, DesignInfo
 from .explore_measures import change_text
 from .figure import NAME_WIDTH
+from .log_axes import decades
 from .palette import TEXT, Look, looks
 from .scales import seconds_unit
 

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from ..sim.designs.columns import SHAPE
 from ..workbench.explore import ExploreResult
-from .calibration_axes import decades
 from .embed import literal
 from .explore_info import BASE, Choice, DesignInfo
 from .explore_measures import Floats, Measure, column, edges
+from .log_axes import decades
 from .palette import TEXT
 from .scales import COUNT, Unit
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..workbench.compare import choice_name
 from .embed import literal
+from .log_axes import decades
 from .palette import MISS_COLOURS, Look, looks
 from .sweep_info import LinkInfo, SettingInfo, at, choosable, pareto_of
 
@@ -87,9 +88,16 @@ def draw_curves(setting: SettingInfo, measure: str, colours: dict[str, Look]) ->
             marker={"symbol": look.mark or "circle", "color": look.colour, "size": 8},
             hovertemplate=f"{literal(name)}<br>%{{x:.3g}} %: %{{y:.4g}}<extra></extra>",
         )  # fmt: skip
-    figure.update_xaxes(title="resident share of all routed experts (%)", type="log")
+    _log_axis(figure, "x", "resident share of all routed experts (%)")
     figure.update_yaxes(title=_TITLES[measure], rangemode="tozero")
     return figure
+
+
+def _log_axis(figure: go.Figure, which: str, title: str) -> None:
+    """A logarithmic axis with a few round numbers, all of one size: plotly's own writes 2 and 5 too small to read."""
+    values = [value for trace in figure.data for value in (trace[which] if trace[which] is not None else ())]
+    axis = decades(values, lambda value: f"{value:.4g}").layout(title)
+    (figure.update_xaxes if which == "x" else figure.update_yaxes)(axis)
 
 
 def setting_share(setting: SettingInfo, capacity: str) -> float:
@@ -115,8 +123,8 @@ def draw_traffic(setting: SettingInfo, objective: str, colours: dict[str, Look])
             marker={"symbol": [str(colours[name].mark) + ("" if row["prefetch"] == "none" else "-open") for row in rows],
                     "color": colours[name].colour, "size": 9},
         )  # fmt: skip
-    figure.update_xaxes(title=_TITLES["bytes_per_output_token"], type="log")
-    figure.update_yaxes(title=_TITLES[objective], type="log")
+    _log_axis(figure, "x", _TITLES["bytes_per_output_token"])
+    _log_axis(figure, "y", _TITLES[objective])
     return figure
 
 
@@ -157,8 +165,8 @@ def draw_pareto(setting: SettingInfo, objective: str, colours: dict[str, Look]) 
         hoverinfo="text", hovertext=[literal(choice_name(row)) for row in front], name="front",
         line={"color": "#1a1a1a", "shape": "hv"}, marker={"color": "#1a1a1a", "size": 10, "symbol": "diamond"},
     )  # fmt: skip
-    figure.update_xaxes(title="cache (MiB)", type="log")
-    figure.update_yaxes(title=_TITLES[objective], type="log")
+    _log_axis(figure, "x", "cache (MiB)")
+    _log_axis(figure, "y", _TITLES[objective])
     return figure
 
 
@@ -179,8 +187,8 @@ def draw_links(info: LinkInfo, objective: str) -> go.Figure:
             line={"color": look.colour}, marker={"symbol": look.mark, "color": look.colour, "size": 8},
             hovertemplate=f"{literal(name)}<br>%{{x:.3g}} GB/s: %{{y:.4g}}<extra></extra>",
         )  # fmt: skip
-    figure.update_xaxes(title="link bandwidth (GB/s)", type="log")
-    figure.update_yaxes(title=_TITLES[objective], type="log")
+    _log_axis(figure, "x", "link bandwidth (GB/s)")
+    _log_axis(figure, "y", _TITLES[objective])
     figure.update_layout(showlegend=True, legend={"font": {"size": 11}})
     return figure
 

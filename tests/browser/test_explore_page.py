@@ -3,49 +3,24 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from codesign.reports.explore import explore_report
+from page_checks import CHROMIUM, CUT, SMALL, OpenedPage
 from small_explorations import explored
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 EVIL = "a</SCRIPT><b>\"x' & <y>\\"
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")]
 
 FIGURES = 2 * 5  # a machine: front, lines, where the time goes at two points, and one for both over batches
-CUT = """() => [...document.querySelectorAll(".js-plotly-plot")].flatMap((plot) => {
-  const around = plot.getBoundingClientRect();
-  return [...plot.querySelectorAll("svg text")].filter((text) => {
-    const box = text.getBoundingClientRect();
-    const seen = box.width > 2 && text.textContent.trim() && getComputedStyle(text).visibility !== "hidden";
-    return seen && (box.left < around.left - 1 || box.right > around.right + 1 || box.bottom > around.bottom + 1);
-  }).map((text) => `${plot.id}: ${text.textContent}`);
-})"""
-SMALL = """() => [...document.querySelectorAll("main *, .js-plotly-plot svg text")].filter((one) => {
-  const own = [...one.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
-  const shown = one.getBoundingClientRect().width > 2 && !["SCRIPT", "STYLE"].includes(one.tagName);
-  return own && shown && !one.closest(".axis-extent") && parseFloat(getComputedStyle(one).fontSize) < 10.5;
-}).map((one) => one.textContent)"""
-
 
 @pytest.fixture(scope="module")
 def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("exploration")
     return explore_report(explored(folder, name=json.dumps(EVIL)), folder / "report.html")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture
@@ -61,17 +36,12 @@ def page(browser: Any, page_file: Path) -> Iterator[Any]:
 def test_every_figure_is_drawn_without_an_error_without_the_network_and_no_text_is_cut(
     browser: Any, page_file: Path, width: int
 ) -> None:
-    page = browser.new_page(viewport={"width": width, "height": 1000})
-    complaints: list[str] = []
-    requests: list[str] = []
-    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("request", lambda request: requests.append(request.url))
-    page.goto(page_file.as_uri())
+    opened = OpenedPage(browser, page_file, width)
+    page = opened.page
     page.wait_for_selector("body[data-drawn]")
     page.wait_for_timeout(500)
-    assert complaints == []
-    assert [url for url in requests if not url.startswith(("file:", "data:", "blob:"))] == []
+    assert opened.complaints == []
+    assert opened.outside() == []
     assert page.locator(".js-plotly-plot .main-svg:first-child").count() == FIGURES
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate(CUT) == []

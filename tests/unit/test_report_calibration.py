@@ -21,7 +21,7 @@ from codesign.reports.calibration import (
     calibration_report,
 )
 from codesign.reports.calibration_agreement import agreement_info, draw_agreement, draw_residuals
-from codesign.reports.calibration_axes import decades, errors, prefixed
+from codesign.reports.log_axes import decades, errors, prefixed
 from codesign.reports.calibration_coverage import Coverage, answers_info, coverage_info
 from codesign.reports.calibration_roofline import draw_roofline, roofline_info
 from codesign.reports.calibration_table import operation_figures

@@ -1,4 +1,4 @@
-"""Logarithmic axes of a calibration's figures: where the ticks stand and what is written at them."""
+"""Logarithmic axes: where the ticks stand and what is written at them."""
 
 from __future__ import annotations
 
