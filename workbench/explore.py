@@ -206,12 +206,16 @@ def _by_block(
 def kept_part(folder: Path | None, name: str, make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
     """The part of that name, made only if the folder does not hold it yet."""
     import pandas as pd
+    import pyarrow
 
     if folder is None:
         return make()
     path = folder / "parts" / f"{name}.parquet"
     if path.exists():
-        return pd.read_parquet(path)
+        try:
+            return pd.read_parquet(path)
+        except (pyarrow.ArrowException, OSError, ValueError):
+            pass  # broken: made again
     table = make()
     with written_whole(path) as part:
         table.to_parquet(part, index=False)
