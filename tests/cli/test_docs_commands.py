@@ -49,7 +49,7 @@ def check(command: str) -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_the_commands_of_a_page_run_from_top_to_bottom(page: str, in_a_copy_of_the_root: Path) -> None:
     commands = shell_commands(page)
-    assert len(commands) >= 2
+    assert commands
     for command in commands:
         check(command)
         _RAN.add(command)
