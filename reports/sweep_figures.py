@@ -129,12 +129,19 @@ def draw_traffic(setting: SettingInfo, objective: str, colours: dict[str, Look])
 
 
 def draw_kinds(setting: SettingInfo, capacity: str) -> go.Figure:
-    """Misses by kind of each policy, without prefetch and with each prefetcher, in per cent of the accesses."""
+    """Misses by kind of each policy and prefetcher, in per cent of the accesses; where misses are served in one way only.
+
+    That is loading where the study has it: a bar for each way again would tell the same four times.
+    """
     import plotly.graph_objects as go
 
     from .figure import bar_layout, legend_above
 
-    rows = [row for row in setting.rows if row["capacity"] == capacity and row["accesses"]]
+    served = "load" if any(row["miss"] == "load" for row in setting.rows) else setting.rows[0]["miss"]
+    rows = [
+        row for row in setting.rows
+        if row["capacity"] == capacity and row["accesses"] and row["miss"] == served
+    ]  # fmt: skip
     rows.sort(key=lambda row: (row["policy"], row["prefetch"]))
     figure = go.Figure(layout=bar_layout([choice_name(row).rpartition(" at ")[0] for row in rows], extra=110))
     for kind, column in _KINDS.items():
