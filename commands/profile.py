@@ -132,6 +132,23 @@ def check(
     show({"system": system, "operations": [row.to_dict() for row in rows]}, lines, json)
 
 
+@app.command("mixtures", epilog="Example: workbench profile mixtures --system h200_sxm")
+def mixtures(
+    system: Annotated[str, typer.Option(help="A system of the published tables, such as h200_sxm.")],
+    json: Json = False,
+) -> None:
+    """Measured experts of latent and standard mixtures side by side: time of one layer a token, and over its floor."""
+    from ..workbench.profile_check import latent_against_standard
+    from ..workbench.profile_lines import mixture_rows
+
+    rows = latent_against_standard(system)
+    if json:
+        print_json({"system": system, "rows": rows})
+        return
+    print_table(mixture_rows(rows))
+    print("Routed experts of one layer on one device, even loads, the fastest framework's: µs a token (times its floor).")
+
+
 @app.command("compare", epilog="Example: workbench profile compare h200-sxm-sglang b200-sglang")
 def compare(first: Name, second: Name, json: Json = False) -> None:
     """How much slower the second is than the first, over the points that both measured."""

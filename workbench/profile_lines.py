@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -53,3 +53,22 @@ def calibration_facts(result: CalibrationResult) -> dict[str, Any]:
 
 def _percent(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.1f} %"
+
+
+def mixture_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """Of `latent_against_standard`: one line a model and format, a column a number of tokens: µs a token (× floor)."""
+    tokens = sorted({row["tokens"] for row in rows})
+    lines: dict[tuple[str, str], dict[str, str]] = {}
+    for row in rows:
+        key = (row["model"], row["dtype"])
+        if key not in lines:
+            width = f"{row['model_width']}" + (f" → {row['expert_width']}" if row["kind"] == "latent" else "")
+            lines[key] = {"model": row["model"], "kind": row["kind"], "width": width, "experts in": row["dtype"]}
+            lines[key] |= {_of(count): "–" for count in tokens}
+        over = row["seconds"] / row["floor_s"]
+        lines[key][_of(row["tokens"])] = f"{1e6 * row['seconds_per_token']:.3g} (× {over:.1f})"
+    return list(lines.values())
+
+
+def _of(tokens: int) -> str:
+    return f"{tokens} token{'s' * (tokens > 1)}"

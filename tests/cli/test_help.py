@@ -22,7 +22,7 @@ def test_every_verb_of_the_workbench_is_a_command() -> None:
         "replay", "report", "init", "trace info", "trace convert", "trace synth", "trace capture",
         "model list", "model show", "hardware list", "hardware show",
         "sweep", "best", "pareto", "compare", "explore", "validate", "export",
-        "calibrate", "profile list", "profile show", "profile check", "profile compare",
+        "calibrate", "profile list", "profile show", "profile check", "profile compare", "profile mixtures",
     }  # fmt: skip
 
 

@@ -88,6 +88,7 @@ ASKED: dict[tuple[str, ...], tuple[str, ...]] = {
     ("profile", "list"): (),
     ("profile", "show"): ("h200-sxm-sglang",),
     ("profile", "check"): ("--system", "a100_sxm", "--operations", "attention_prefill"),
+    ("profile", "mixtures"): ("--system", "h200_sxm"),
     ("profile", "compare"): ("h200-sxm-sglang", "b200-sglang"),
     ("trace", "info"): ("trace.safetensors",),
     ("trace", "convert"): ("trace.safetensors", "copy.safetensors"),
