@@ -21,10 +21,10 @@ from codesign.reports.calibration import (
     calibration_report,
 )
 from codesign.reports.calibration_agreement import agreement_info, draw_agreement, draw_residuals
-from codesign.reports.log_axes import decades, errors, prefixed
 from codesign.reports.calibration_coverage import Coverage, answers_info, coverage_info
 from codesign.reports.calibration_roofline import draw_roofline, roofline_info
 from codesign.reports.calibration_table import operation_figures
+from codesign.reports.log_axes import decades, errors, prefixed
 from codesign.reports.palette import looks
 from codesign.sim.profile import HOW, Roof
 from codesign.workbench import profile_check
