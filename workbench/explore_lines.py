@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..sim.designs.costs import OF_MIXTURE
 from ..sim.designs.front import front as undominated
 from .explore import ExploreResult
 from .explore_answer import Front
@@ -144,6 +145,21 @@ def lines(result: ExploreResult) -> list[str]:
             for point in result.study.points
         )
         told.append(f"{machine}: {len(front.rows):,} designs on the front; the knee waits for {bounds}")
+        told += _over_batches(result, machine, front.knee)
         if front.unknown:
             told.append(f"  {front.unknown:,} designs lack a value of some measure")
     return told
+
+
+def _over_batches(result: ExploreResult, machine: str, row: int) -> list[str]:
+    """At which batch the mixtures of a design begin to wait for something else, at the first decoding point."""
+    from .explore_sensitivity import crossovers
+
+    point = next((one for one in result.points if one.phase == "decode"), None)
+    if point is None:
+        return []
+    found = crossovers(result, machine, row, point.name, of=OF_MIXTURE)
+    changes = "; ".join(f"from {one.batch:,} on for {one.after}" for one in found)
+    begin = found[0].before if found else str(result.costs[machine][f"mixture_bound:{point.name}"].iloc[row])
+    text = f"  batches from {point.layout.dp} to 4,096 at {point.name}: its mixtures wait for {begin}"
+    return [f"{text}; {changes}" if changes else f"{text} throughout"]
