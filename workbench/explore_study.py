@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ..errors import InputFileError, UsageError, unknown_name
 from ..files import existing_file
 from ..sim.designs import TRANSFORMS, Layout, Limits, OperatingPoint
+from ..sim.model_facts import LARGEST
 
 if TYPE_CHECKING:
     from ..sim.model import ModelSpec
@@ -324,8 +325,8 @@ def _check_axes(axes: Axes) -> None:
         if values is not None and axis not in ("transform", "mixers"):
             least = 0 if axis in ("latent", "shared") else 1
             for value in values:
-                if value < least:
-                    raise UsageError(f"axis {axis}: every value must be at least {least}, got {value:g}")
+                if not least <= value <= LARGEST:
+                    raise UsageError(f"axis {axis}: every value must be from {least} to 2⁴⁰, got {value:g}")
     for transform in axes.transform:
         if transform not in TRANSFORMS:
             raise unknown_name("transform", transform, TRANSFORMS)

@@ -168,6 +168,8 @@ split = 2
     [
         (('base = "nemotron-3-super"', 'base = "llama-3.1-8b"'), "is dense"),
         (("alpha = [1, 2, 4]", "alpha = []"), "axis alpha has no values"),
+        (("alpha = [1, 2, 4]", "alpha = [nan]"), "axis alpha: every value must be from 1"),
+        (("experts = [64, 128]", "experts = [99999999999999999999]"), "axis experts: every value must be from 1"),
         (('"latent-accuracy"', '"latent-acuracy"'), "did you mean 'latent-accuracy'"),
         (("experts = [64, 128]", "expert = [64, 128]"), "did you mean 'experts'"),
         (("latency:small", "latency:tiny"), "unknown point of the measure latency 'tiny'"),
