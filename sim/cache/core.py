@@ -90,16 +90,19 @@ def _bring_in(code: int, s: Any, x: int, size: int, for_next_pass: bool, counts:
 
 
 @compiled
-def load_first(code: int, s: Any, x: int, counts: Any) -> bool:
-    """Put x of a static set into its pool before the run, if it fits."""
-    pool, size = s.expert[POOL_OF, x], s.layer[SIZE, s.expert[LAYER_OF, x]]
-    if s.pool[USED, pool] + size > s.pool[CAPACITY, pool]:
-        return False
-    _insert(code, s, x, pool, size, False, counts)
-    s.expert[MOVED, x] = 1
-    counts[k.MOVED] += 1
-    counts[k.FIRST_LOAD_BYTES] += size
-    return True
+def load_first(code: int, s: Any, wanted: Any, counts: Any) -> int:
+    """Put those of a static set that fit into their pools before the run, in the order given; return how many."""
+    loaded = 0
+    for i in range(wanted.shape[0]):
+        x = wanted[i]
+        pool, size = s.expert[POOL_OF, x], s.layer[SIZE, s.expert[LAYER_OF, x]]
+        if s.pool[USED, pool] + size <= s.pool[CAPACITY, pool]:
+            _insert(code, s, x, pool, size, False, counts)
+            s.expert[MOVED, x] = 1
+            counts[k.MOVED] += 1
+            counts[k.FIRST_LOAD_BYTES] += size
+            loaded += 1
+    return loaded
 
 
 @inlined

@@ -248,9 +248,8 @@ class Engine:
         """Fill each pool with its most used experts; ties to the smaller layer, then expert id."""
         self.look = self.look or survey(self.source)
         uses = self.look.uses if self.setup.policy.setting("fit") == "all" else self.look.uses_first_half
-        for x in np.lexsort((np.arange(len(uses)), -uses)):
-            if uses[x] > 0:
-                self._first_loaded += load_first(STATIC, self.state, int(x), self.counts)
+        order = np.lexsort((np.arange(len(uses)), -uses))
+        self._first_loaded += load_first(STATIC, self.state, order[uses[order] > 0], self.counts)
 
     def _prepare_machine(self, costs: CostTable, places: int, experts: int) -> None:
         layers, passes = self.source.trace.num_layers, self.source.passes.count
