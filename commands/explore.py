@@ -82,7 +82,6 @@ def _train(
     print_table(trained_rows(trained))
     for comparison in trained.comparisons:
         print(comparison.sentence())
-    print(trained.sentence())
     for note in trained.notes:
         typer.echo(f"note: {note}", err=True)
     print(f"run: {out}")
