@@ -177,6 +177,8 @@ class ModelSpec:
         rows: list[tuple[str, int, str, str]] = [
             ("total parameters", self.total_params, "parameters", "layer shapes of the config"),
             ("active parameters", self.active_params, "parameters", ACTIVE_MEANS),
+            ("active parameters, no embedding", self.active_params - self.embedding_params, "parameters",
+             "the same without input embedding and output head"),
             ("embedding parameters", self.embedding_params, "parameters", "vocabulary × hidden, head if not tied"),
             ("resident weights, bf16", self.resident_bytes("bf16"), "bytes", "everything but routed experts"),
             ("KV cache per token, 16 bits", self.kv_bytes_per_token(), "bytes", "all attention layers, no window full"),

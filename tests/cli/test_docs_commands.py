@@ -37,7 +37,7 @@ def in_a_copy_of_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 
 
 def check(command: str) -> None:
-    code, out, err = workbench(*shlex.split(command)[1:])
+    code, out, err = workbench(*shlex.split(command, comments=True)[1:])
     if _PLACEHOLDER in command:
         assert code == 2, f"{command}: {err}"
         assert _PLACEHOLDER in err
