@@ -169,10 +169,10 @@ def merged(spaces: Sequence[Space]) -> Space:
     for space in spaces:
         for code in space.designs.skeleton.tolist():
             skeleton.append(numbers.setdefault(space.designs.skeletons[code], len(numbers)))
-    kinds = {(m.moe.gated, m.moe.expert_bias, m.moe.router_bias, m.moe.shared_gate) for m in numbers}
+    kinds = {(m.moe.gated, m.moe.expert_bias, m.moe.router_bias, m.moe.shared_gate, m.moe.latent_norm) for m in numbers}
     if len(kinds) > 1:
         raise UsageError(
-            f"mixtures with and without a gate or biases cannot stand in one study: {', '.join(m.name for m in numbers)}"
+            f"mixtures with and without a gate, biases or a latent norm cannot stand in one study: {', '.join(m.name for m in numbers)}"
         )
     columns = {name: np.concatenate([getattr(s.designs, name) for s in spaces]) for name in SHAPE}
     return Space(
