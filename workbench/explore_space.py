@@ -169,7 +169,8 @@ def merged(spaces: Sequence[Space]) -> Space:
     for space in spaces:
         for code in space.designs.skeleton.tolist():
             skeleton.append(numbers.setdefault(space.designs.skeletons[code], len(numbers)))
-    kinds = {(m.moe.gated, m.moe.expert_bias, m.moe.router_bias, m.moe.shared_gate, m.moe.latent_norm) for m in numbers}
+    flags = ("gated", "expert_bias", "router_bias", "shared_gate", "latent_norm")
+    kinds = {tuple(getattr(model.moe, flag) for flag in flags) for model in numbers}
     if len(kinds) > 1:
         raise UsageError(
             f"mixtures with and without a gate, biases or a latent norm cannot stand in one study: {', '.join(m.name for m in numbers)}"
