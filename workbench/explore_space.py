@@ -172,9 +172,8 @@ def merged(spaces: Sequence[Space]) -> Space:
     flags = ("gated", "expert_bias", "router_bias", "shared_gate", "latent_norm")
     kinds = {tuple(getattr(model.moe, flag) for flag in flags) for model in numbers}
     if len(kinds) > 1:
-        raise UsageError(
-            f"mixtures with and without a gate, biases or a latent norm cannot stand in one study: {', '.join(m.name for m in numbers)}"
-        )
+        names = ", ".join(model.name for model in numbers)
+        raise UsageError(f"mixtures with and without a gate, biases or a latent norm cannot stand in one study: {names}")
     columns = {name: np.concatenate([getattr(s.designs, name) for s in spaces]) for name in SHAPE}
     return Space(
         Designs(tuple(numbers), np.array(skeleton, np.int64), **columns),
