@@ -34,12 +34,15 @@ def validate(
     within: Annotated[str | None, typer.Option(help="Largest TPOT error that is still right, as 10%.")] = None,
     folder: Annotated[Path | None, typer.Option(help="Where the file tier puts its file. (default: temporary)")] = None,
     limit: Annotated[float, typer.Option(min=0.1, help="Seconds that any wait may take.")] = 30.0,
+    report: Annotated[Path | None, typer.Option(help="Write an HTML page that works offline.")] = None,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:  # fmt: skip
     """Really run a configuration on this machine, simulate it, and say how far off the prediction was."""
     if sum((scenario is not None, suite, measured is not None, hf is not None)) != 1:
         raise UsageError("validate takes one of: a scenario or trace, --suite, --measured FILE, --hf CONFIG")
+    if report is not None and (measured is not None or hf is not None):
+        raise UsageError("--report draws a run of our own: a scenario, a trace, or --suite")
     if measured is not None:
         _measured(measured, within, json)
         return
@@ -66,16 +69,23 @@ def validate(
                 tokens=tokens or 64, repeats=repeats, within=largest, seed=seed, folder=folder, limit_s=limit,
                 progress=progress,
             )  # fmt: skip
-    _finish(result, json)
+    page = None
+    if report is not None:
+        from ..reports.validation import validation_report
+
+        page = validation_report(result, report)
+    _finish(result, json, page)
 
 
-def _finish(result: ValidationResult, json: bool) -> None:
+def _finish(result: ValidationResult, json: bool, page: Path | None) -> None:
     """Print, and exit with 1 where the verdict is no."""
     if json:
-        print_json(result.to_dict())
+        print_json({**result.to_dict(), **({} if page is None else {"report": str(page)})})
     else:
         print_table(result.rows())
         print("\n".join(result.lines()))
+        if page is not None:
+            print(f"report: {page}")
     if not result.ok:
         raise typer.Exit(1)
 

@@ -148,7 +148,7 @@ def draw_timeline(info: TimelineInfo) -> go.Figure:
         showgrid=False,
         ticks="",
     )
-    figure.update_xaxes(title=f"time since the start of what is shown ({unit.name})", rangemode="tozero")
+    figure.update_xaxes(title=f"time since the start ({unit.name})", rangemode="tozero")
     return figure
 
 

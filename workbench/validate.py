@@ -20,6 +20,7 @@ from .validate_cases import TIERS, Case, Group, Link, calibration_cases, cut_tra
 from .validate_fit import Fitted, Predicted, fit, predict
 from .validate_result import METRICS, Metric, ScenarioResult, ValidationResult
 from .validate_run import Measured, Progress, run_rounds, without_time
+from .validate_timeline import measured_segments, simulated_segments
 
 if TYPE_CHECKING:
     from ..sim.model import ModelSpec
@@ -158,7 +159,14 @@ def _judge(run: Measured, found: Predicted, bands: Mapping[str, float | None]) -
     if width is not None:
         ratio = np.abs(np.log(np.maximum(events, 1) / np.maximum(found.event_ns, 1)))
         inside = int((ratio <= width).sum())
+    simulated = simulated_segments(prepared, found.setup)
+    measured_runs = []
+    if run.last is not None:
+        trace = prepared.source.trace
+        passes = sorted({one["pass"] for one in simulated})
+        measured_runs = measured_segments(run.last, passes, trace.layer_ids_L.tolist(), trace.num_experts)
     return ScenarioResult(
+        simulated=tuple(simulated), measured=tuple(measured_runs),
         name=prepared.name, group=prepared.group.name, tier=prepared.group.link.tier, policy=prepared.case.policy,
         prefetch=prepared.case.prefetch, capacity_experts=prepared.case.experts, metrics=tuple(metrics),
         ledgers_equal=run.ledgers_repeat and layers_equal and without_time(found.result.ledger) == without_time(ledger),

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..kernels.runtime.record import AFTER, BEFORE, DECIDE, RESIDENT
 from ..sim.costs import CostTable
-from ..sim.engines.run import Engine, RunResult
+from ..sim.engines.run import Engine, RunResult, Setup
 from ..sim.passes import Passes
 from ..sim.request_times import request_times
 from .validate_run import Measured, Prepared, Sample, event_times
@@ -67,6 +67,7 @@ class Predicted:
     """[P, L]"""
     shares: dict[str, float]
     result: RunResult
+    setup: Setup
 
 
 def fit(runs: Sequence[Measured]) -> Fitted:
@@ -120,7 +121,7 @@ def predict(fitted: Fitted, prepared: Prepared) -> Predicted:
     return Predicted(
         times.mean_tpot_s, times.mean_ttft_s, makespan / 1e9,
         event_times(result.pass_start_ns, result.events["end"].reshape(-1, layers)),
-        {"compute": 1 - stall - host, "stall": stall, "host": host}, result,
+        {"compute": 1 - stall - host, "stall": stall, "host": host}, result, setup,
     )  # fmt: skip
 
 

@@ -75,6 +75,9 @@ class ScenarioResult:
     layer_values: int
     layer_values_inside: int | None
     repeats: int
+    simulated: tuple[Mapping[str, Any], ...] = ()
+    measured: tuple[Mapping[str, Any], ...] = ()
+    """Segments of the same few passes, as `workbench.timeline` writes them; the measured ones of the last repeat."""
 
     def metric(self, name: str) -> Metric | None:
         return next((found for found in self.metrics if found.name == name), None)

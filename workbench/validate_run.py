@@ -74,6 +74,8 @@ class Measured:
     samples: list[Sample] = field(default_factory=list)
     ledger: Ledger | None = None
     layer_counts: NDArray[np.int64] | None = None
+    last: RunRecord | None = None
+    """The last repeat as it ran, of judged cases: for the timeline."""
     ledgers_repeat: bool = True
     """Every repeat counted the same, apart from what is late."""
 
@@ -168,6 +170,8 @@ def _keep(measured: Measured, record: RunRecord, *, is_warmup: bool) -> None:
     measured.ledgers_repeat &= without_time(measured.ledger) == without_time(record.ledger)
     if is_warmup:
         return
+    if measured.prepared.case.purpose == "judged":
+        measured.last = record
     of_requests = request_times(measured.prepared.passes, record.pass_start_ns, record.pass_end_ns)
     landed = np.array([copy.landed_ns for copy in record.copies], np.int64)
     asked = np.array([copy.asked_ns for copy in record.copies], np.int64)
