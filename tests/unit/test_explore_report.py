@@ -232,7 +232,7 @@ def test_the_page_tells_what_was_asked_what_was_removed_and_every_source(result,
     for warning in result.warnings:
         assert warning in html
     fields = json.loads(page.machines[0].choice.designs[0].config)
-    assert fields["num_experts"] == result.designs["experts"].iloc[result.fronts[PROFILED].knee]
+    assert fields["n_routed_experts"] == result.designs["experts"].iloc[result.fronts[PROFILED].knee]
 
 
 def test_a_study_with_one_measure_still_has_a_figure(tmp_path):
