@@ -58,7 +58,8 @@ def validate(
         if suite:
             result = validate_suite(
                 repeats=repeats, within=largest, groups=groups, tokens=tokens or 28, seed=seed, folder=folder,
-                limit_s=limit, progress=progress, **({} if tier is None else {"tiers": listed("--tier", tier)}),
+                limit_s=limit, timeline=report is not None, progress=progress,
+                **({} if tier is None else {"tiers": listed("--tier", tier)}),
             )  # fmt: skip
         else:
             named = {"scenario": scenario} if model is None else {"trace": scenario, "model": model}
@@ -67,7 +68,7 @@ def validate(
                 capacities=listed("--capacity", capacity), batch=batch, tier=tier or "paced",
                 link_bytes_per_s=parse_bytes(bandwidth, "--bandwidth"), link_latency_s=latency_us * 1e-6, dtype=dtype,
                 tokens=tokens or 64, repeats=repeats, within=largest, seed=seed, folder=folder, limit_s=limit,
-                progress=progress,
+                timeline=report is not None, progress=progress,
             )  # fmt: skip
     page = None
     if report is not None:

@@ -20,6 +20,8 @@ KINDS = {
     "before": ("before the experts (attention, router)", "#183090"),
     "resident": ("expert that was there", "#187890"),
     "expert": ("expert that arrived", "#79b8c8"),
+    "unrouted": ("work that needs no routed expert", "#187890"),
+    "routed": ("routed expert", "#79b8c8"),
     "after": ("after the experts", "#8088c8"),
     "stall": ("waiting for a copy", "#d0d0d0"),
     "decision": ("policy decides", "#e030c8"),

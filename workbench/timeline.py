@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..sim.engines.run import Engine
+from ..sim.engines.survey import Survey
 from ..sim.passes import Passes
 
 _PASSES_SHOWN = 3
@@ -22,12 +23,21 @@ def segments_of(engine: Engine, passes: Passes, layer_ids_L: NDArray[np.int32]) 
     Each is {lane, name, kind, start_ns, end_ns, pass, layer, expert}; `layer` is the model's own number. The
     pass index counts from 0. Only what fits a page is kept: whole passes, as many as stay below 4,000 segments.
     """
-    first = _first_shown(engine, passes)
+    assert engine.look is not None
+    shown = shown_passes(engine.look, passes)
+    first = shown[0]
     experts = engine.source.trace.num_experts
     found: list[dict[str, Any]] = []
 
     def on_segment(
-        lane: str, name: str, start: int, duration: int, number: int, layer: int, expert: int | None, kind: str
+        lane: str,
+        name: str,
+        start: int,
+        duration: int,
+        number: int,
+        layer: int,
+        expert: int | None,
+        kind: str,
     ) -> None:
         if number < first:
             return
@@ -44,7 +54,7 @@ def segments_of(engine: Engine, passes: Passes, layer_ids_L: NDArray[np.int32]) 
             }
         )
 
-    engine.run("simpy", on_segment=on_segment, stop_after=min(first + _PASSES_SHOWN, passes.count))
+    engine.run("simpy", on_segment=on_segment, stop_after=shown[-1] + 1)
     while len(found) > _MOST_SEGMENTS:
         last = found[-1]["pass"]
         if last == first:
@@ -53,10 +63,10 @@ def segments_of(engine: Engine, passes: Passes, layer_ids_L: NDArray[np.int32]) 
     return found
 
 
-def _first_shown(engine: Engine, passes: Passes) -> int:
-    """The first pass of decoding that the event-driven engine reaches quickly."""
-    assert engine.look is not None
-    until = np.cumsum(engine.look.union_PL.sum(axis=1, dtype=np.int64))
+def shown_passes(look: Survey, passes: Passes) -> range:
+    """Three passes from the first one of decoding that the event-driven engine reaches quickly (fewer at a trace's end)."""
+    until = np.cumsum(look.union_PL.sum(axis=1, dtype=np.int64))
     single = passes.tokens() == passes.tokens().min()
     early = np.flatnonzero(single & (until <= _MOST_ACCESSES))
-    return int(early[0]) if len(early) else 0
+    first = int(early[0]) if len(early) else 0
+    return range(first, min(first + _PASSES_SHOWN, passes.count))

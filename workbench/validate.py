@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import UsageError
+from ..files import sha256_of
 from .validate_band import LEAST_SCORES, half_width, scores_of, spread_of
 from .validate_cases import TIERS, Case, Group, Link, calibration_cases, cut_trace, suite_groups, twin_trace
 from .validate_fit import Fitted, Predicted, fit, predict
-from .validate_result import METRICS, Metric, ScenarioResult, ValidationResult
+from .validate_inputs import inputs_of
+from .validate_result import METRICS, Metric, ScenarioResult, Timelines, ValidationResult
 from .validate_run import Measured, Progress, run_rounds, without_time
-from .validate_timeline import measured_segments, simulated_segments
+from .validate_segments import simulated_segments
 
 if TYPE_CHECKING:
     from ..sim.model import ModelSpec
@@ -51,6 +53,7 @@ def validate(
     seed: int = 0,
     folder: str | Path | None = None,
     limit_s: float = 30.0,
+    timeline: bool = False,
     progress: Progress | None = None,
 ) -> ValidationResult:
     """Run a scenario for real and compare. `scenario` is a file as `replay` takes it; else `trace` and `model` say what runs.
@@ -58,6 +61,7 @@ def validate(
     `tier` is where experts live: "file" (read past the page cache, in `folder`), "host" (memory) or "paced" (memory behind a
     link of `link_bytes_per_s` and `link_latency_s`). `tokens` cuts the trace, so that a run stays short. `within` is the
     largest TPOT error that is still right (0.1 is 10 %): a verdict needs it before the run. `limit_s` bounds every wait.
+    `timeline` keeps what computed, waited and was copied in a few passes, simulated and measured.
 
     Raises `UsageError` for what cannot be, `RunError` where the tier fails.
     """
@@ -74,9 +78,15 @@ def validate(
         raise UsageError("a validation needs a trace and a model (or a scenario that names both)")
     group = _group(options, Link(tier, link_bytes_per_s, link_latency_s), dtype, tokens)
     runs = run_rounds(
-        [group], repeats=repeats, folder=folder, limit_s=limit_s, seed=options["seed"], progress=progress
+        [group],
+        repeats=repeats,
+        folder=folder,
+        limit_s=limit_s,
+        seed=options["seed"],
+        timeline=timeline,
+        progress=progress,
     )
-    return compare([group], runs, within=within)
+    return compare([group], runs, within=within, seed=options["seed"])
 
 
 def validate_suite(
@@ -89,6 +99,7 @@ def validate_suite(
     seed: int = 0,
     folder: str | Path | None = None,
     limit_s: float = 30.0,
+    timeline: bool = False,
     progress: Progress | None = None,
 ) -> ValidationResult:
     """The built-in matrix: policies × capacities × prefetchers × batch × shapes × tiers, 27 scenarios in nine groups.
@@ -97,12 +108,20 @@ def validate_suite(
     """
     _check(repeats, within)
     chosen = suite_groups(tiers=tiers, groups=groups, tokens=tokens, seed=seed)
-    runs = run_rounds(chosen, repeats=repeats, folder=folder, limit_s=limit_s, seed=seed, progress=progress)
-    return compare(chosen, runs, within=within)
+    runs = run_rounds(
+        chosen,
+        repeats=repeats,
+        folder=folder,
+        limit_s=limit_s,
+        seed=seed,
+        timeline=timeline,
+        progress=progress,
+    )
+    return compare(chosen, runs, within=within, seed=seed)
 
 
 def compare(
-    groups: Sequence[Group], runs: Sequence[Measured], *, within: float | None = None
+    groups: Sequence[Group], runs: Sequence[Measured], *, within: float | None = None, seed: int = 0
 ) -> ValidationResult:
     """Fit each group on its `fit` runs, take bands from all `band` runs together, and judge the rest."""
     of_group = {group.name: [run for run in runs if run.prepared.group is group] for group in groups}
@@ -117,7 +136,9 @@ def compare(
         for run in mine
         if run.prepared.case.purpose == "judged"
     ]
-    return ValidationResult(tuple(scenarios), within, _calibration(fitted, bands), _environment())
+    return ValidationResult(
+        tuple(scenarios), within, _calibration(fitted, bands), _environment(), inputs_of(groups, seed)
+    )
 
 
 def _bands(
@@ -159,14 +180,7 @@ def _judge(run: Measured, found: Predicted, bands: Mapping[str, float | None]) -
     if width is not None:
         ratio = np.abs(np.log(np.maximum(events, 1) / np.maximum(found.event_ns, 1)))
         inside = int((ratio <= width).sum())
-    simulated = simulated_segments(prepared, found.setup)
-    measured_runs = []
-    if run.last is not None:
-        trace = prepared.source.trace
-        passes = sorted({one["pass"] for one in simulated})
-        measured_runs = measured_segments(run.last, passes, trace.layer_ids_L.tolist(), trace.num_experts)
     return ScenarioResult(
-        simulated=tuple(simulated), measured=tuple(measured_runs),
         name=prepared.name, group=prepared.group.name, tier=prepared.group.link.tier, policy=prepared.case.policy,
         prefetch=prepared.case.prefetch, capacity_experts=prepared.case.experts, metrics=tuple(metrics),
         ledgers_equal=run.ledgers_repeat and layers_equal and without_time(found.result.ledger) == without_time(ledger),
@@ -178,7 +192,20 @@ def _judge(run: Measured, found: Predicted, bands: Mapping[str, float | None]) -
         overlap=float(np.median(overlaps)) if overlaps else None,
         layer_ratio=tuple((found.event_ns.sum(axis=0) / events.sum(axis=0)).tolist()), layer_values=int(events.size),
         layer_values_inside=inside, repeats=len(run.samples),
+        layer_ids=tuple(prepared.source.trace.layer_ids_L.tolist()), timelines=_timelines(run, found),
     )  # fmt: skip
+
+
+def _timelines(run: Measured, found: Predicted) -> Timelines | None:
+    """Simulated segments beside those of the repeat that is most like the median; None where none were kept."""
+    if not run.recorded:
+        return None
+    simulated = simulated_segments(run.prepared, found.setup)
+    passes = tuple(sorted({one["pass"] for one in simulated}))
+    makespans = np.array([sample.makespan_s for sample in run.samples])
+    shown = int(np.argmin(np.abs(makespans - np.median(makespans))))
+    measured = [one for one in run.recorded[shown] if one["pass"] in passes]
+    return Timelines(passes, shown + 1, float(makespans[shown]), tuple(simulated), tuple(measured))
 
 
 def _same_layers(simulated: np.ndarray[Any, Any], measured: np.ndarray[Any, Any]) -> bool:
@@ -261,7 +288,16 @@ def _group(options: Mapping[str, Any], link: Link, dtype: str, tokens: int) -> G
     traces = {"fit": twin_trace(trace, rng), "band": twin_trace(trace, rng), "judged": trace}
     calibration = calibration_cases(trace.num_layers, trace.num_experts, trace.top_k, _BAND_RUNS)
     return Group(
-        f"{spec.name}, {link.label}", spec, link, options["batch"], traces, (*calibration, *judged), dtype
+        f"{spec.name}, {link.label}",
+        spec,
+        link,
+        options["batch"],
+        traces,
+        (*calibration, *judged),
+        dtype,
+        {}
+        if isinstance(source, ExpertTrace)
+        else {"file": Path(source).name, "sha256": sha256_of(Path(source))},
     )
 
 

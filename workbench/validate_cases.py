@@ -7,7 +7,7 @@ from its `band` cases, and only its `judged` cases are compared. The three run o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -62,6 +62,8 @@ class Group:
     """One for each purpose."""
     cases: tuple[Case, ...]
     dtype: str = "fp32"
+    files: dict[str, str] = field(default_factory=dict)
+    """Name and SHA-256 of the judged trace's file, where it came from one."""
 
     def among(self, purpose: Purpose) -> list[Case]:
         return [case for case in self.cases if case.purpose == purpose]

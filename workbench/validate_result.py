@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,24 @@ class Metric:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Timelines:
+    """The same few passes twice. Segments are as `workbench.timeline` writes them; 0 ns is the start of the first pass."""
+
+    passes: tuple[int, ...]
+    repeat: int
+    """Which measured repeat is shown, counted from 1: the one whose makespan is nearest the median."""
+    repeat_makespan_s: float
+    simulated: tuple[Mapping[str, Any], ...]
+    measured: tuple[Mapping[str, Any], ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "passes": list(self.passes), "repeat": self.repeat, "repeat_makespan_s": self.repeat_makespan_s,
+            "simulated": [dict(one) for one in self.simulated], "measured": [dict(one) for one in self.measured],
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class ScenarioResult:
     """One judged case."""
 
@@ -75,9 +93,9 @@ class ScenarioResult:
     layer_values: int
     layer_values_inside: int | None
     repeats: int
-    simulated: tuple[Mapping[str, Any], ...] = ()
-    measured: tuple[Mapping[str, Any], ...] = ()
-    """Segments of the same few passes, as `workbench.timeline` writes them; the measured ones of the last repeat."""
+    layer_ids: tuple[int, ...] = ()
+    """The model's own numbers of the MoE layers, as long as `layer_ratio`."""
+    timelines: Timelines | None = None
 
     def metric(self, name: str) -> Metric | None:
         return next((found for found in self.metrics if found.name == name), None)
@@ -91,7 +109,9 @@ class ScenarioResult:
             "late_measured": self.late_measured, "waves": self.waves, "prefetch_issued": self.prefetch_issued,
             "shares_predicted": dict(self.shares_predicted), "shares_measured": dict(self.shares_measured),
             "overlap": self.overlap, "layer_predicted_over_measured": list(self.layer_ratio),
-            "layer_values": self.layer_values, "layer_values_inside": self.layer_values_inside,
+            "layer_ids": list(self.layer_ids) or None, "layer_values": self.layer_values,
+            "layer_values_inside": self.layer_values_inside,
+            "timelines": None if self.timelines is None else self.timelines.to_dict(),
         }  # fmt: skip
         return {name: value for name, value in found.items() if value is not None}
 
@@ -104,6 +124,8 @@ class ValidationResult:
     within: float | None
     calibration: Mapping[str, Any]
     environment: Mapping[str, Any]
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    """What was run, by group: trace, model, where experts lived, options."""
 
     @property
     def ok(self) -> bool:
@@ -112,8 +134,13 @@ class ValidationResult:
             return False
         if self.within is None:
             return True
-        judged = [s.metric("tpot_s") or s.metric("ttft_s") or s.metric("makespan_s") for s in self.scenarios]
-        return all(metric is None or metric.ape <= self.within for metric in judged)
+        return all(metric is None or metric.ape <= self.within for _, metric in self.judged())
+
+    def judged(self) -> list[tuple[ScenarioResult, Metric | None]]:
+        """Each scenario with the metric that the threshold is about: TPOT, else TTFT, else the makespan."""
+        return [
+            (s, s.metric("tpot_s") or s.metric("ttft_s") or s.metric("makespan_s")) for s in self.scenarios
+        ]
 
     def summary(self) -> dict[str, Any]:
         """Figures over all scenarios, absent where undefined."""
@@ -171,6 +198,7 @@ class ValidationResult:
         return {
             "scenarios": [scenario.to_dict() for scenario in self.scenarios], "summary": self.summary(),
             "bars": self.bars(), "calibration": dict(self.calibration), "environment": dict(self.environment),
+            "inputs": dict(self.inputs),
             **({} if self.within is None else {"within": self.within}),
         }  # fmt: skip
 

@@ -18,10 +18,13 @@ from ..sim.blocks import BlockSource
 from ..sim.cache.ledger import Ledger
 from ..sim.cache.registry import policy
 from ..sim.engines.run import Setup
+from ..sim.engines.survey import survey
 from ..sim.passes import Passes, build_passes
 from ..sim.prefetch.registry import prefetcher
 from ..sim.request_times import request_times
+from .timeline import shown_passes
 from .validate_cases import Case, Group
+from .validate_segments import Segment, measured_segments
 
 if TYPE_CHECKING:
     from ..kernels.runtime.loop import Runtime
@@ -74,8 +77,10 @@ class Measured:
     samples: list[Sample] = field(default_factory=list)
     ledger: Ledger | None = None
     layer_counts: NDArray[np.int64] | None = None
-    last: RunRecord | None = None
-    """The last repeat as it ran, of judged cases: for the timeline."""
+    shown: tuple[int, ...] = ()
+    """Passes whose segments are kept of every repeat."""
+    recorded: list[list[Segment]] = field(default_factory=list)
+    """Of each repeat: those segments."""
     ledgers_repeat: bool = True
     """Every repeat counted the same, apart from what is late."""
 
@@ -141,16 +146,21 @@ def run_rounds(
     folder: str | Path | None = None,
     limit_s: float = 30.0,
     seed: int = 0,
+    timeline: bool = False,
     progress: Progress | None = None,
 ) -> list[Measured]:
     """One warm-up of every case, then `repeats` rounds in which each case runs once: whatever slows the machine for a
-    while slows calibration and judged runs alike."""
+    while slows calibration and judged runs alike. `timeline` keeps segments of a few passes of the judged cases."""
     with runtimes(groups, folder=folder, limit_s=limit_s, seed=seed) as made:
         work = [
             (runtime, Measured(prepare(group, case, runtime.weights.shape.row_bytes)))
             for group, runtime in zip(groups, made, strict=True)
             for case in group.cases
         ]
+        for _, measured in work if timeline else ():
+            prepared = measured.prepared
+            if prepared.case.purpose == "judged":
+                measured.shown = tuple(shown_passes(survey(prepared.source), prepared.passes))
         total, done = (repeats + 1) * len(work), 0
         for number in range(repeats + 1):
             for runtime, measured in work:
@@ -170,8 +180,11 @@ def _keep(measured: Measured, record: RunRecord, *, is_warmup: bool) -> None:
     measured.ledgers_repeat &= without_time(measured.ledger) == without_time(record.ledger)
     if is_warmup:
         return
-    if measured.prepared.case.purpose == "judged":
-        measured.last = record
+    if measured.shown:
+        trace = measured.prepared.source.trace
+        measured.recorded.append(
+            measured_segments(record, measured.shown, trace.layer_ids_L.tolist(), trace.num_experts)
+        )
     of_requests = request_times(measured.prepared.passes, record.pass_start_ns, record.pass_end_ns)
     landed = np.array([copy.landed_ns for copy in record.copies], np.int64)
     asked = np.array([copy.asked_ns for copy in record.copies], np.int64)

@@ -126,6 +126,7 @@ class _Run:
         self.of_pass = np.zeros((2, passes.count), np.int64)
         self.expert_tokens: list[int] = []
         self.expert_ns: list[int] = []
+        self.expert_ids: list[int] = []
         self.stall_spans: list[tuple[int, int]] = []
         self.log: list[Decision] = []
 
@@ -147,7 +148,8 @@ class _Run:
         ledger, of_layers = self.decisions.ledger()
         return RunRecord(
             ledger, of_layers, self.of_pass[0], self.of_pass[1], self.part, self.known, self.end,
-            np.array(self.expert_tokens, np.int64), np.array(self.expert_ns, np.int64), tuple(copies.done), self.began,
+            np.array(self.expert_tokens, np.int64), np.array(self.expert_ns, np.int64),
+            np.array(self.expert_ids, np.int64), tuple(copies.done), self.began,
             np.array(self.stall_spans, np.int64).reshape(-1, 2), copies.withdrawn, tuple(self.log),
             None if self.live is None else self.live.trace_of(self.source.trace),
         )  # fmt: skip
@@ -300,6 +302,7 @@ class _Run:
             experts += mark - before
             self.expert_tokens.append(int(pairs.ends_S[member] - pairs.starts_S[member]))
             self.expert_ns.append(mark - before)
+            self.expert_ids.append(decision.experts[member])
         self.part[STALL, number, moe], self.part[EXPERTS, number, moe] = stall, experts
         return x + self.layers.experts_sum(), mark
 

@@ -36,6 +36,8 @@ class RunRecord:
     expert_tokens_M: NDArray[np.int64]
     """Tokens of each computed member, in order."""
     expert_ns_M: NDArray[np.int64]
+    expert_M: NDArray[np.int64]
+    """Which expert each computed member was: layer index × N + id."""
     copies: tuple[Copy, ...]
     """Copies that landed, in order; their times are of the clock, less `began_ns` since the run began."""
     began_ns: int
