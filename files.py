@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from .errors import InputFileError, RunError
 
@@ -57,3 +59,14 @@ def sha256_of(path: str | Path) -> str:
     """SHA-256 of a file's bytes in hex; streams, so large traces cost no memory."""
     with Path(path).open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """A TOML file's table. Raises `InputFileError` for one that is missing, no UTF-8 text (a BOM is fine), or no TOML."""
+    source = existing_file(path)
+    try:
+        return tomllib.loads(source.read_text(encoding="utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise InputFileError(source, f"is not UTF-8 text: {error}") from error
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InputFileError(source, f"is not TOML: {error}") from error

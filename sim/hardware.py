@@ -7,14 +7,13 @@ whom. Peaks are dense; a sparse peak must have "sparse" in its name and is never
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
 
 from ..errors import InputFileError, UsageError, unknown_name
-from ..files import existing_file
+from ..files import read_toml
 
 Kind = Literal["measured", "datasheet", "assumed"]
 KINDS: tuple[Kind, ...] = ("measured", "datasheet", "assumed")
@@ -194,13 +193,7 @@ def above_peak(hardware: HardwareSpec, arithmetic: str, measured_flops_per_s: fl
 
 def read_hardware(path: str | Path) -> HardwareSpec:
     """The machine of a TOML sheet. Raises `UsageError` naming file and field."""
-    where = existing_file(path)
-    try:
-        sheet = tomllib.loads(where.read_text(encoding="utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise InputFileError(where, "is not UTF-8 text") from error
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise InputFileError(where, f"is not TOML: {error}") from error
+    where, sheet = Path(path), read_toml(path)
     _refuse_unknown(where, sheet)
     number = {(table, field): _quantity(where, sheet, table, field, unit) for table, field, unit in _wanted()}
     return HardwareSpec(

@@ -205,21 +205,27 @@ def _by_block(
 
 def kept_part(folder: Path | None, name: str, make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
     """The part of that name, made only if the folder does not hold it yet."""
-    import pandas as pd
-    import pyarrow
-
     if folder is None:
         return make()
     path = folder / "parts" / f"{name}.parquet"
-    if path.exists():
-        try:
-            return pd.read_parquet(path)
-        except (pyarrow.ArrowException, OSError, ValueError):
-            pass  # broken: made again
+    found = _readable(path) if path.exists() else None
+    if found is not None:
+        return found
     table = make()
     with written_whole(path) as part:
         table.to_parquet(part, index=False)
     return table
+
+
+def _readable(path: Path) -> pd.DataFrame | None:
+    """A part that was written; None for one that something else broke, which is then made again."""
+    import pandas as pd
+    import pyarrow
+
+    try:
+        return pd.read_parquet(path)
+    except (pyarrow.ArrowException, OSError, ValueError):
+        return None
 
 
 def table_of(plan: DesignStudy, space: Space) -> pd.DataFrame:

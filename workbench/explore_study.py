@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..errors import InputFileError, UsageError, unknown_name
-from ..files import existing_file
+from ..files import read_toml
 from ..sim.designs import TRANSFORMS, Layout, Limits, OperatingPoint
 from ..sim.model_facts import LARGEST
 
@@ -246,13 +245,7 @@ class DesignStudy(BaseModel):
 
 def load_design_study(path: str | Path) -> DesignStudy:
     """Read and check a study of designs. Raises `InputFileError` naming the key, its value and what would be right."""
-    source = existing_file(path)
-    try:
-        table = tomllib.loads(source.read_text(encoding="utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise InputFileError(source, f"is not UTF-8 text: {error}") from error
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise InputFileError(source, f"is not TOML: {error}") from error
+    source, table = Path(path), read_toml(path)
     try:
         _refuse_unknown(table)
         study = DesignStudy.model_validate(table)

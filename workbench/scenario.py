@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from ..errors import InputFileError, RunError, unknown_name
-from ..files import existing_file, written_whole
+from ..files import read_toml, written_whole
 
 if TYPE_CHECKING:
     from .result import ReplayResult
@@ -60,13 +59,7 @@ class Scenario(BaseModel):
 
 def load_scenario(path: str | Path) -> Scenario:
     """Read a scenario. Raises `InputFileError` naming the field, its value and what would be right."""
-    source = existing_file(path)
-    try:
-        table = tomllib.loads(source.read_text(encoding="utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise InputFileError(source, f"is not UTF-8 text: {error}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise InputFileError(source, f"is not TOML: {error}") from error
+    source, table = Path(path), read_toml(path)
     unknown = [key for key in table if key not in Scenario.model_fields]
     if unknown:
         raise InputFileError(source, str(unknown_name("key", unknown[0], Scenario.model_fields)))

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +18,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..errors import InputFileError, UsageError, unknown_name
-from ..files import existing_file
+from ..files import read_toml
 from .study_axes import Axis, Range, drawn, grid, grid_size, sobol
 from .study_expression import Expression
 from .sweep_point import FIELDS, Point
@@ -152,13 +151,7 @@ def _point(values: Mapping[str, Any]) -> Point:
 
 def load_study(path: str | Path) -> Study:
     """Read and check a study. Raises `InputFileError` naming the key, its value and what would be right."""
-    source = existing_file(path)
-    try:
-        table = tomllib.loads(source.read_text(encoding="utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise InputFileError(source, f"is not UTF-8 text: {error}") from error
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise InputFileError(source, f"is not TOML: {error}") from error
+    source, table = Path(path), read_toml(path)
     try:
         _refuse_unknown(table)
         study = Study.model_validate(table)

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from ...errors import UsageError
 from ..hardware import HardwareSpec
+from ..model import ModelSpec
 from .columns import Designs
 from .costs import memory_bytes
 from .point import OperatingPoint
+from .resize import sharded
 
 Mask = NDArray[np.bool_]
 CONSTRAINTS: Mapping[str, str] = MappingProxyType(
@@ -108,11 +110,9 @@ def _masks(
     return kept
 
 
-def _deals(model: object, tp: int) -> bool:
-    from .resize import sharded
-
+def _deals(model: ModelSpec, tp: int) -> bool:
     try:
-        for layer in model.layers:  # type: ignore[attr-defined]
+        for layer in model.layers:
             if layer.mixer is not None:
                 sharded(layer.mixer, tp)
     except UsageError:

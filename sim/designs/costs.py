@@ -32,7 +32,7 @@ Floats = NDArray[np.float64]
 PARTS = ("mixers", "router", "shared", "projections", "dispatch", "experts", "combine", "all-reduce", "rest")
 OF_MIXTURE = ("router", "shared", "projections", "dispatch", "experts", "combine")
 BOUNDS = ("weights", "kv", "compute", "link")
-"""What a part waits for: reading weights, reading keys and values, arithmetic, traffic between devices."""
+"""What a part waits for: memory (weights, and activations beside them), keys and values, arithmetic, traffic between devices."""
 
 
 @dataclass
@@ -204,7 +204,7 @@ def _mixture(
             traffic = prices.estimate(_all_to_all(designs, point, phase))
             parts[phase].add(traffic, layers, (("link", everywhere),))
     summed = Estimate.floor(prices.moved(own * (designs.top_k + 1) * designs.expert_width))
-    parts["combine"].add(summed, layers, (("compute", everywhere),))
+    parts["combine"].add(summed, layers, (("weights", everywhere),))  # rows moved through memory, no arithmetic to speak of
 
 
 def _memory_or_compute(prices: RooflinePrices, operation: Any) -> tuple[tuple[str, Any], ...]:
