@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from codesign.reports.sweep import sweep_report
 from codesign.workbench.sweep import sweep
-from page_checks import CHROMIUM, CUT, SMALL, OpenedPage
+from page_checks import CHROMIUM, OpenedPage
 from small_studies import write_study
 
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")]
@@ -30,16 +30,8 @@ def test_every_figure_is_drawn_without_an_error_without_the_network_and_no_text_
 ) -> None:
     opened = OpenedPage(browser, page_file, width)
     page = opened.page
-    page.wait_for_function("document.querySelectorAll('.js-plotly-plot .main-svg').length > 0")
-    page.wait_for_timeout(500)
-    assert opened.complaints == []
-    assert opened.outside() == []
-    figures = page.locator(".js-plotly-plot").count()
-    assert figures >= 6  # heat, curves, kinds of miss, traffic, front, links
-    assert page.locator(".js-plotly-plot .main-svg:first-child").count() == figures
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert page.evaluate(CUT) == []
-    assert page.evaluate(SMALL) == []
+    opened.passes()
+    assert page.locator(".js-plotly-plot").count() >= 6  # heat, curves, kinds of miss, traffic, front, links
     page.close()
 
 

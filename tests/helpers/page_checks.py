@@ -34,6 +34,19 @@ class OpenedPage:
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.goto(file.as_uri())
 
+    def passes(self, figures: int | None = None) -> None:
+        """Everything that every page must pass, once its figures are drawn; `figures`: exactly so many."""
+        self.page.wait_for_selector("body[data-drawn]")
+        self.page.wait_for_timeout(500)
+        assert self.complaints == []
+        assert self.outside() == []
+        count = self.page.locator(".js-plotly-plot").count()
+        assert self.page.locator(".js-plotly-plot .main-svg:first-child").count() == count
+        assert figures is None or count == figures
+        assert self.page.evaluate("document.documentElement.scrollWidth") <= self.page.viewport_size["width"]
+        assert self.page.evaluate(CUT) == []
+        assert self.page.evaluate(SMALL) == []
+
     def outside(self) -> list[str]:
         """Addresses that are not the file itself."""
         return [url for url in self.requests if not url.startswith(("file:", "data:", "blob:"))]
