@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UsageError
+from ..sim.designs.front import front
 from .sweep import SweepResult, load_sweep
 from .sweep_point import CHOICE, SETTING
 from .sweep_query import LARGER_IS_BETTER, column_of, subset
@@ -218,11 +219,11 @@ def pareto(run: SweepResult | str | Path, *, x: str, y: str, subject: str | None
 
     found, sentences = [], []
     for _, of_setting in rows.groupby(list(SETTING), dropna=False, sort=False):
-        front = front_of(of_setting, columns[0], columns[1])
+        best_of = front_of(of_setting, columns[0], columns[1])
         shown = dict.fromkeys((*_SHOWN_SETTING, *CHOICE, "capacity_experts", "capacity_bytes", *columns))
-        found.append(front[list(shown)])
+        found.append(best_of[list(shown)])
         sentences.append(
-            f"{setting_name(front.iloc[0])}: {len(front)} of {len(of_setting)} scenarios are on the front."
+            f"{setting_name(best_of.iloc[0])}: {len(best_of)} of {len(of_setting)} scenarios are on the front."
         )
     return Answer(pd.concat(found, ignore_index=True), tuple(sentences), {"x": columns[0], "y": columns[1]})
 
@@ -230,11 +231,11 @@ def pareto(run: SweepResult | str | Path, *, x: str, y: str, subject: str | None
 def front_of(rows: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
     """Rows that no other row equals or beats in both while beating it in one; of equal rows the first."""
     signs = [-1.0 if name in LARGER_IS_BETTER else 1.0 for name in (x, y)]
-    cost_x, cost_y = (sign * rows[name].astype(float) for sign, name in zip(signs, (x, y), strict=True))
-    order = np.lexsort((cost_y.to_numpy(), cost_x.to_numpy()))
-    ordered = cost_y.to_numpy()[order]
-    least_before = np.concatenate(([np.inf], np.minimum.accumulate(ordered)[:-1]))
-    return rows.iloc[order[ordered < least_before]]
+    costs = rows[[x, y]].to_numpy(np.float64) * signs
+    found = np.flatnonzero(front(costs))
+    found = found[np.argsort(costs[found, 0], kind="stable")]
+    _, first = np.unique(costs[found, 0], return_index=True)  # on a front of two, equal in one is equal in both
+    return rows.iloc[found[first]]
 
 
 def compare(
