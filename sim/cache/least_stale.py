@@ -10,14 +10,17 @@ are tested: without sides (`sides=false`), and with one quota per layer and no p
 `order=distance`: left, the most recently passed layer first (it returns latest); right, the farthest ahead first.
 
 Each layer's entries stand in a list of their own, in the order in which they became current: its stale entries come
-before its current ones, so a victim is found by looking at the heads of the layers' lists.
+before its current ones, so a victim is found by looking at the heads of the layers' lists. For the usual case (one
+pool, `order=fifo`) the stale heads' stamps are kept in a row of their own, and the victim is the least of a part of it.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..compiled import inlined
+import numpy as np
+
+from ..compiled import called, inlined
 from .chain import append, unlink
 from .state import (
     LAST_USE,
@@ -33,8 +36,11 @@ from .state import (
 )
 
 SIDES, DISTANCE = 0, 1  # parameters
-_STAMP, _PASS_STAMP, _SEEN_PASS, _FIRST_STALE = range(SCALAR, SCALAR + 4)  # rows of pool, in pool 0
-_STALE, _HELD = LAYER_SCALAR, LAYER_SCALAR + 1  # rows of layer: entries that are stale, and all
+_STAMP, _PASS_STAMP, _SEEN_PASS = range(SCALAR, SCALAR + 3)  # rows of pool, in pool 0
+# Rows of layer: entries that are stale, and all; the stamp of the oldest if it is stale, above its layer's number
+_STALE, _HELD, _OLDEST = range(LAYER_SCALAR, LAYER_SCALAR + 3)
+_LAYER_BITS = 16
+_NOBODY = 2**62  # later than any stamp
 # when[LAST_USE]: the stamp at which x became current; when[USE_COUNT]: the pass in which it was fetched for the next
 
 
@@ -45,18 +51,27 @@ def begin_event(s: Any) -> None:
         s.pool[_SEEN_PASS, 0] = s.clock[PASS]
         s.pool[_STAMP, 0] += 1
         s.pool[_PASS_STAMP, 0] = s.pool[_STAMP, 0]
-        s.pool[_FIRST_STALE, 0] = 0
         for layer in range(s.layer.shape[1]):
             s.layer[_STALE, layer] = s.layer[_HELD, layer]
+            _note_oldest(s, layer)
+
+
+@inlined
+def _note_oldest(s: Any, layer: int) -> None:
+    oldest = _NOBODY
+    if s.layer[_STALE, layer] > 0:
+        oldest = s.when[LAST_USE, s.expert[NEXT, layer_list(s, layer)]] << _LAYER_BITS | layer
+    s.layer[_OLDEST, layer] = oldest
 
 
 @inlined
 def _forget(s: Any, x: int) -> None:
     layer = s.expert[LAYER_OF, x]
     s.layer[_HELD, layer] -= 1
+    unlink(s.expert, x)
     if s.when[LAST_USE, x] < s.pool[_PASS_STAMP, 0]:
         s.layer[_STALE, layer] -= 1
-    unlink(s.expert, x)
+        _note_oldest(s, layer)
 
 
 @inlined
@@ -88,18 +103,34 @@ def evict(s: Any, x: int) -> None:
 
 @inlined
 def victim(s: Any, pool: int) -> int:
+    here = s.clock[LAYER] if s.parameter[SIDES] != 0 else s.layer.shape[1] - 1  # without sides all are left
+    if s.pool.shape[1] == 1 and s.parameter[DISTANCE] == 0:
+        oldest = _oldest_of(s, 0, here + 1)
+        if oldest == _NOBODY:
+            oldest = _oldest_of(s, here + 1, s.layer.shape[1])
+        if oldest != _NOBODY:
+            x = np.int64(s.expert[NEXT, layer_list(s, oldest & ((1 << _LAYER_BITS) - 1))])
+            if not s.expert[PIN, x]:  # a stale entry may be pinned as somebody's stand-in
+                return x
+    return _search(s, pool, here)
+
+
+@inlined
+def _oldest_of(s: Any, low: int, high: int) -> int:
+    oldest = _NOBODY
+    for layer in range(low, high):  # a plain minimum: the compiler makes it wide
+        oldest = min(oldest, s.layer[_OLDEST, layer])
+    return oldest
+
+
+@called
+def _search(s: Any, pool: int, here: int) -> int:
     """Looks at layers that hold stale entries first; at the others only when no stale entry may go."""
     low, high = (0, s.layer.shape[1]) if s.pool.shape[1] == 1 else (pool, pool + 1)
     sides, by_distance = s.parameter[SIDES] != 0, s.parameter[DISTANCE] != 0
-    here = s.clock[LAYER] if sides else s.layer.shape[1]  # without sides every layer counts as left
     best, best_class, best_rank = -1, 4, 0
-    first = max(low, s.pool[_FIRST_STALE, 0])
-    while first < high and s.layer[_STALE, first] == 0:
-        first += 1
-    if s.pool.shape[1] == 1:
-        s.pool[_FIRST_STALE, 0] = first  # no stale entry comes back below it in this pass
     for stale in (True, False):
-        for layer in range(first if stale else low, high):
+        for layer in range(low, high):
             if stale and layer > here and best_class == 0:
                 break
             if stale and s.layer[_STALE, layer] == 0:

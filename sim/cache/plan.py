@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from ..bits import lowest_bit
 from ..blocks import WEIGHT_UNIT
 from ..compiled import called, inlined
 
@@ -54,16 +52,6 @@ def new_plan(num_experts: int, max_fetch: int, slots: int) -> Plan:
     )
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _lowest_bit(typing_context: Any, word: Any) -> Any:
-    """Index of the lowest bit that is set in a word that is not 0: one machine instruction."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
-
-    return types.int64(types.uint64), generate
-
-
 @inlined
 def collect(experts: Any, low: int, high: int, layer: int, sort: bool, plan: Plan) -> int:
     """Fill EXPERT and TOKENS of `plan.member` with the union of a layer's rows low … high−1; return the logical count."""
@@ -85,7 +73,7 @@ def collect(experts: Any, low: int, high: int, layer: int, sort: bool, plan: Pla
             word = plan.present[index]
             plan.present[index] = 0
             while word:
-                plan.member[EXPERT, found] = 64 * index + _lowest_bit(word)
+                plan.member[EXPERT, found] = 64 * index + lowest_bit(word)
                 word &= word - np.uint64(1)
                 found += 1
     for i in range(found):

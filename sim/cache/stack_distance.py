@@ -5,24 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import types
-from numba.extending import intrinsic
 
+from ..bits import count_bits
 from ..compiled import compiled, inlined
 
 WORD = 64
 _WORDS = 32  # of a group: 2048 moments
 GROUP = WORD * _WORDS
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _ones(typing_context: Any, word: Any) -> Any:
-    """Bits that are set in a 64-bit word: one machine instruction."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.ctpop(arguments[0])
-
-    return types.int64(types.uint64), generate
 
 
 @inlined
@@ -44,7 +33,7 @@ def _since(moment: int, bits: Any, of_word: Any, of_group: Any, present_group: i
     """Marks at `moment` and later: a word, the rest of its group, and the groups after it."""
     word = moment >> 6
     group = word >> 5
-    found = _ones(bits[word] >> np.uint64(moment & 63))
+    found = count_bits(bits[word] >> np.uint64(moment & 63))
     within = np.int32(0)
     first = group * _WORDS
     own = np.int32(word - first)

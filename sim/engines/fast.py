@@ -134,18 +134,55 @@ def _ready_without_copy(m: Any, plan: Any) -> tuple[int, int]:
 
 
 @inlined
-def _run_members(
-    m: Any,
-    c: Any,
-    s: Any,
-    plan: Any,
-    start: int,
-    issue_at: int,
-    resident_ns: int,
-    layer: int,
-    layer_class: int,
+def _run_together(
+    m: Any, c: Any, s: Any, plan: Any, start: int, issue_at: int, resident_ns: int, layer: int, layer_class: int
 ) -> int:
-    """Compute all members of an event as they become available; return when the last is done (and decided)."""
+    """Compute all members of an event; return when the last is done (and decided).
+
+    Where no copy waits for a computation, the compute stream need not be followed step by step: it is through with
+    what is ready at `free_at`, and whoever lands later is computed at the later of the two.
+    """
+    free_at, waiting = start + resident_ns, 0
+    busy = resident_ns
+    for i in range(plan.size[MEMBERS]):
+        duration = m.expert_ns[layer_class, plan.member[TOKENS, i]]
+        busy += duration
+        if plan.member[KIND, i] == HIT:
+            free_at += duration
+        else:
+            waiting += 1
+    m.time[COMPUTE_BUSY] += busy
+    now, issued = start, issue_at == start
+    if issued:
+        _issue(c, s, plan, layer)
+    while waiting > 0 or not issued:
+        dispatch(c, now)
+        now = next_completion(c)
+        if not issued:
+            now = min(now, issue_at)
+        for engine in range(c.server.shape[1] - 1):
+            if c.server[UNTIL, engine] == now:
+                place = land(c, engine)
+                i = c.place[WAITING_MEMBER, place]
+                if i >= 0 and plan.member[EXPERT, i] == c.place[STARTED, place]:
+                    c.place[WAITING_MEMBER, place] = -1
+                    free_at = max(free_at, now) + m.expert_ns[layer_class, plan.member[TOKENS, i]]
+                    waiting -= 1
+                c.place[STARTED, place] = -1
+        finish_storage(c, now)
+        if not issued and issue_at == now:
+            _issue(c, s, plan, layer)
+            issued = True
+    end = max(free_at, now)
+    advance(c, end, now)
+    return end
+
+
+@called
+def _run_members(
+    m: Any, c: Any, s: Any, plan: Any, start: int, issue_at: int, resident_ns: int, layer: int, layer_class: int
+) -> int:
+    """The same one computation after another, for events in which copies wait for computations."""
     members = plan.size[MEMBERS]
     head, tail, left, busy = 0, 0, members, resident_ns
     for i in range(members):
@@ -284,6 +321,7 @@ def time_event(
             advance(c, decided, end)
             end = decided
     else:
+        follows = m.may_not_load
         for i in range(plan.size[MEMBERS]):
             place = plan.member[PLACE, i]
             if plan.member[KIND, i] == HIT and is_under_way(c, place, plan.member[EXPERT, i]):
@@ -291,7 +329,11 @@ def time_event(
                 c.place[WAITING_MEMBER, place] = i
             if plan.member[WAIT, i] >= 0:
                 m.order[WAITER, plan.member[WAIT, i]] = i
-        end = _run_members(m, c, s, plan, known, decided, resident_ns, layer, kind)
+                follows = True
+        if follows:
+            end = _run_members(m, c, s, plan, known, decided, resident_ns, layer, kind)
+        else:
+            end = _run_together(m, c, s, plan, known, decided, resident_ns, layer, kind)
         if m.may_not_load:
             end = _wait_for_host(m, c, plan, decided, end, kind)
         if contract == FUSED:
