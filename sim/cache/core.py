@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ..compiled import compiled, inlined
+from ..compiled import called, compiled, inlined
 from . import ledger as k
 from .miss_switch import LOAD, SUBSTITUTE, release_substitutes, serve_misses
-from .plan import EVICTED, EXPERT, FETCH_SLOT, FETCHED, FETCHES, KIND, MEMBERS, PLACE, WAIT
+from .plan import EVICTED, EXPERT, FETCH_SLOT, FETCHED, FETCHES, KIND, MEMBERS, MISSED, PLACE, WAIT
 from .state import (
     CAPACITY,
     EVENT,
@@ -106,34 +106,50 @@ def load_first(code: int, s: Any, wanted: Any, counts: Any) -> int:
 
 
 @inlined
-def _kind_of_access(s: Any, x: int) -> int:
-    if s.expert[SLOT, x]:
-        return k.HIT
+def _kind_of_miss(s: Any, x: int) -> int:
     if s.when[EVICT_PASS, x] == s.clock[PASS]:
         return k.KIND_COLLISION
     return k.KIND_CAPACITY if s.expert[MOVED, x] else k.KIND_COMPULSORY
 
 
 @inlined
-def _classify_one(code: int, s: Any, plan: Any, i: int, counts: Any, layer_counts: Any) -> int:
-    """Enter one access into the ledger, against the state now, and let the policy know of a hit."""
-    x = plan.member[EXPERT, i]
-    kind = _kind_of_access(s, x)
-    plan.member[KIND, i] = kind
-    plan.member[PLACE, i] = slot_of(s, x)
-    plan.member[WAIT, i] = -1
-    layer_counts[s.clock[LAYER], kind] += 1
-    if kind == k.HIT:
-        counts[k.HITS] += 1
-        counts[k.PREFETCH_USED] += s.expert[UNUSED_PREFETCH, x]
-        s.expert[UNUSED_PREFETCH, x] = 0
-        on_hit(code, s, x, s.expert[POOL_OF, x])
-    else:
-        counts[k.LATE + kind - k.KIND_LATE] += 1
-        counts[k.MOVED] += 1
-        counts[k.DEMAND_BYTES] += s.layer[SIZE, s.clock[LAYER]]
-        s.expert[MOVED, x] = 1
-    return kind
+def _classify(
+    code: int, s: Any, plan: Any, low: int, high: int, pin: int, next_uses: Any, counts: Any, layer_counts: Any
+) -> None:
+    """Enter members into the ledger, against the state now, let the policy know of hits, and pin those if asked."""
+    hits, used, missed = 0, 0, 0
+    for i in range(low, high):
+        x = plan.member[EXPERT, i]
+        if next_uses.shape[0] > 0:
+            s.when[NEXT_USE, x] = next_uses[i]
+        plan.member[PLACE, i] = slot_of(s, x)
+        plan.member[WAIT, i] = -1
+        if s.expert[SLOT, x]:
+            plan.member[KIND, i] = k.HIT
+            hits += 1
+            used += s.expert[UNUSED_PREFETCH, x]
+            s.expert[UNUSED_PREFETCH, x] = 0
+            s.expert[PIN, x] = pin
+            on_hit(code, s, x, s.expert[POOL_OF, x])
+        else:
+            kind = _kind_of_miss(s, x)
+            plan.member[KIND, i] = kind
+            plan.missed[missed] = i
+            missed += 1
+            counts[k.LATE + kind - k.KIND_LATE] += 1
+            layer_counts[s.clock[LAYER], kind] += 1
+            s.expert[MOVED, x] = 1
+    plan.size[MISSED] = missed
+    counts[k.HITS] += hits
+    counts[k.PREFETCH_USED] += used
+    counts[k.MOVED] += missed
+    counts[k.DEMAND_BYTES] += missed * s.layer[SIZE, s.clock[LAYER]]
+    layer_counts[s.clock[LAYER], k.HIT] += hits
+
+
+@called
+def _classify_one(code: int, s: Any, plan: Any, i: int, next_uses: Any, counts: Any, layer_counts: Any) -> None:
+    _classify(code, s, plan, i, i + 1, 0, next_uses, counts, layer_counts)
 
 
 @inlined
@@ -232,18 +248,17 @@ def step(
     plan.size[EVICTED] = 0
     begin_event(code, s, plan)
     counts[k.ACCESSES] += members
-    for i in range(members):
-        if next_uses.shape[0] > 0 and contract != ACCESS:
-            s.when[NEXT_USE, plan.member[EXPERT, i]] = next_uses[i]
-        if contract != ACCESS and _classify_one(code, s, plan, i, counts, layer_counts) == k.HIT:
-            s.expert[PIN, plan.member[EXPERT, i]] = 1
+    demands = members
+    if contract != ACCESS:
+        _classify(code, s, plan, 0, members, 1, next_uses, counts, layer_counts)
+        demands = plan.size[MISSED]
     if miss != LOAD:
         serve_misses(miss, limit, table, together, admits(code, s, 0), s, plan, counts)
     if contract == FUSED:
         _stream_all(slots, plan)
     streamed, spent, in_waves, fetching = 0, 0, False, True
-    first_fetch = 0 if contract == FUSED else members
-    for turn in range(members + many):
+    first_fetch = 0 if contract == FUSED else demands
+    for turn in range(demands + many):
         fetch, i = turn - first_fetch, turn if contract != FUSED else turn - many
         is_fetch = 0 <= fetch < many
         if fetch == 0 and in_waves:
@@ -259,12 +274,12 @@ def step(
                 fetching = False
                 continue
         else:
+            if contract == ACCESS:
+                _classify_one(code, s, plan, i, next_uses, counts, layer_counts)
+            else:
+                i = plan.missed[i]
             x = np.int64(plan.member[EXPERT, i])
             size = s.layer[SIZE, layer]
-            if contract == ACCESS:
-                if next_uses.shape[0] > 0:
-                    s.when[NEXT_USE, x] = next_uses[i]
-                _classify_one(code, s, plan, i, counts, layer_counts)
             if plan.member[KIND, i] <= k.HIT or s.expert[SLOT, x]:
                 continue
         evicted_before, place = plan.size[EVICTED], ALL_PINNED

@@ -36,7 +36,7 @@ from .state import (
 )
 
 SIDES, DISTANCE = 0, 1  # parameters
-_STAMP, _PASS_STAMP, _SEEN_PASS = range(SCALAR, SCALAR + 3)  # rows of pool, in pool 0
+_STAMP, _PASS_STAMP, _SEEN_PASS, _SEEN_LAYER = range(SCALAR, SCALAR + 4)  # rows of pool, in pool 0
 # Rows of layer: entries that are stale, and all; the stamp of the oldest if it is stale, above its layer's number
 _STALE, _HELD, _OLDEST = range(LAYER_SCALAR, LAYER_SCALAR + 3)
 _LAYER_BITS = 16
@@ -54,6 +54,9 @@ def begin_event(s: Any) -> None:
         for layer in range(s.layer.shape[1]):
             s.layer[_STALE, layer] = s.layer[_HELD, layer]
             _note_oldest(s, layer)
+    elif s.pool[_SEEN_LAYER, 0] >= 0:
+        _note_oldest(s, s.pool[_SEEN_LAYER, 0])
+    s.pool[_SEEN_LAYER, 0] = s.clock[LAYER]
 
 
 @inlined
@@ -65,46 +68,48 @@ def _note_oldest(s: Any, layer: int) -> None:
 
 
 @inlined
-def _forget(s: Any, x: int) -> None:
-    layer = s.expert[LAYER_OF, x]
-    s.layer[_HELD, layer] -= 1
-    unlink(s.expert, x)
-    if s.when[LAST_USE, x] < s.pool[_PASS_STAMP, 0]:
-        s.layer[_STALE, layer] -= 1
-        _note_oldest(s, layer)
-
-
-@inlined
-def _become_current(s: Any, x: int) -> None:
-    layer = s.expert[LAYER_OF, x]
+def _become_current(s: Any, x: int, layer: int) -> None:
     s.pool[_STAMP, 0] += 1
     s.when[LAST_USE, x] = s.pool[_STAMP, 0]
-    s.layer[_HELD, layer] += 1
     append(s.expert, x, layer_list(s, layer))
 
 
 @inlined
+def _leave(s: Any, x: int, layer: int) -> None:
+    unlink(s.expert, x)
+    s.layer[_STALE, layer] -= s.when[LAST_USE, x] < s.pool[_PASS_STAMP, 0]
+
+
+@inlined
 def hit(s: Any, x: int) -> None:
-    _forget(s, x)
-    _become_current(s, x)
+    """x is of the present layer, whose oldest entry is noted when that is asked for, or at the next event."""
+    layer = s.clock[LAYER]
+    _leave(s, x, layer)
+    _become_current(s, x, layer)
     s.when[USE_COUNT, x] = -1
 
 
 @inlined
 def insert(s: Any, x: int, for_next_pass: bool) -> None:
-    _become_current(s, x)
+    layer = s.expert[LAYER_OF, x]
+    s.layer[_HELD, layer] += 1
+    _become_current(s, x, layer)
     s.when[USE_COUNT, x] = s.clock[PASS] if for_next_pass else -1
 
 
 @inlined
 def evict(s: Any, x: int) -> None:
-    _forget(s, x)
+    layer = s.expert[LAYER_OF, x]
+    s.layer[_HELD, layer] -= 1
+    _leave(s, x, layer)
+    _note_oldest(s, layer)
 
 
 @inlined
 def victim(s: Any, pool: int) -> int:
     here = s.clock[LAYER] if s.parameter[SIDES] != 0 else s.layer.shape[1] - 1  # without sides all are left
     if s.pool.shape[1] == 1 and s.parameter[DISTANCE] == 0:
+        _note_oldest(s, s.clock[LAYER])
         oldest = _oldest_of(s, 0, here + 1)
         if oldest == _NOBODY:
             oldest = _oldest_of(s, here + 1, s.layer.shape[1])

@@ -17,7 +17,7 @@ MEMBER_ROWS = 8
 # Rows of Plan.fetch
 FETCHED, FETCH_SLOT = range(2)
 # Columns of Plan.size
-MEMBERS, FETCHES, EVICTED = range(3)
+MEMBERS, FETCHES, EVICTED, MISSED = range(4)
 
 
 class Plan(NamedTuple):
@@ -33,8 +33,10 @@ class Plan(NamedTuple):
     """[2, F] experts prefetched, and their slots."""
     evicted: NDArray[np.int32]
     """Experts evicted, in order."""
+    missed: NDArray[np.int32]
+    """[N] members that were not resident when the event was classified, in order (not under `access`)."""
     size: NDArray[np.int64]
-    """[3] members, fetches, evicted."""
+    """[4] members, fetches, evicted, missed."""
     seen: NDArray[np.int32]
     """[N] tokens that chose each expert; zeros between events."""
     present: NDArray[np.uint64]
@@ -46,16 +48,43 @@ def new_plan(num_experts: int, max_fetch: int, slots: int) -> Plan:
         member=np.zeros((MEMBER_ROWS, num_experts), np.int32, "F"),
         fetch=np.zeros((2, max_fetch), np.int32),
         evicted=np.zeros(num_experts + max_fetch + slots, np.int32),
-        size=np.zeros(3, np.int64),
+        missed=np.zeros(num_experts, np.int32),
+        size=np.zeros(4, np.int64),
         seen=np.zeros(num_experts, np.int32),
         present=np.zeros(-(-num_experts // 64), np.uint64),
     )
 
 
 @inlined
+def _collect_row(experts: Any, row: int, layer: int, first: int, plan: Plan) -> int:
+    """`collect` of one token, whose experts differ: nobody need be counted."""
+    found, logical = 0, 0
+    for column in range(experts.shape[2]):
+        expert = experts[row, layer, column]
+        if expert >= 0:
+            logical += 1
+            plan.present[expert >> 6] |= np.uint64(1) << np.uint64(expert & 63)
+    for index in range(plan.present.shape[0]):
+        word = plan.present[index]
+        plan.present[index] = 0
+        while word:
+            plan.member[EXPERT, found] = first + 64 * index + lowest_bit(word)
+            plan.member[TOKENS, found] = 1
+            word &= word - np.uint64(1)
+            found += 1
+    plan.size[MEMBERS] = found
+    return logical
+
+
+@inlined
 def collect(experts: Any, low: int, high: int, layer: int, sort: bool, plan: Plan) -> int:
     """Fill EXPERT and TOKENS of `plan.member` with the union of a layer's rows low … high−1; return the logical count."""
-    found, logical, first = 0, 0, layer * plan.seen.shape[0]
+    first = layer * plan.seen.shape[0]
+    if sort and high - low == 1:
+        logical = _collect_row(experts, low, layer, first, plan)
+        if logical == plan.size[MEMBERS]:
+            return logical
+    found, logical = 0, 0
     for row in range(low, high):
         for column in range(experts.shape[2]):
             expert = experts[row, layer, column]

@@ -13,8 +13,10 @@ from ..cache.ledger import LOGICAL
 from ..cache.plan import EXPERT, MEMBERS, collect, weigh
 from ..cache.sequences import NOBODY, Sequences, follow
 from ..compiled import compiled, inlined
+from ..prefetch import gate
+from ..prefetch.parameters import AHEAD
 from ..prefetch.request import FIRST_NEXT_PASS, MANY
-from ..prefetch.switch import AHEAD, NONE, propose
+from ..prefetch.switch import GATE, NONE, propose
 
 
 class Rules(NamedTuple):
@@ -61,7 +63,9 @@ def decide_event(
     )
     if rules.follows != NOBODY:
         follow(rules.sequences, s, rules.follows, block, block.start[index], block.start[index + 1], layer)
-    if rules.prefetch != NONE:
+    if rules.prefetch == GATE:
+        gate.propose(block, block.start[index], block.start[index + 1], layer, rules.num_experts, rules.whole, rules.real, wanted)
+    elif rules.prefetch != NONE:
         propose(
             rules.prefetch, rules.whole, rules.real, rules.history, rules.sequences, block, index, layer, rules.num_experts,
             wanted,

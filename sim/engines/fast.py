@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from ..cache.core import ACCESS, FUSED
 from ..cache.ledger import HIT, HITS, KIND_LATE, LATE, LOWERED, ON_HOST, PREFETCH_LATE, SUBSTITUTED
-from ..cache.plan import EXPERT, FETCH_SLOT, FETCHED, FETCHES, KIND, MEMBERS, PLACE, TOKENS, WAIT
+from ..cache.plan import EXPERT, FETCH_SLOT, FETCHED, FETCHES, KIND, MEMBERS, MISSED, PLACE, TOKENS, WAIT
 from ..cache.state import LAYER_OF, slot_of
 from ..compiled import called, compiled, inlined
 from .counting import decide_event
 from .link import (
     DEMAND,
+    OPEN,
     PREFETCH,
     STARTED,
     UNTIL,
@@ -112,10 +113,11 @@ def _prefetch(c: Any, s: Any, plan: Any) -> None:
 @inlined
 def _issue(c: Any, s: Any, plan: Any, layer: int) -> None:
     """Decisions take effect: late members are promoted, then misses ask for copies, then prefetches."""
-    for i in range(plan.size[MEMBERS]):
+    for i in range(plan.size[MEMBERS] if c.total[OPEN] > 0 else 0):
         if plan.member[KIND, i] == KIND_LATE and c.place[WAITING_MEMBER, plan.member[PLACE, i]] == i:
             promote(c, plan.member[PLACE, i])
-    for i in range(plan.size[MEMBERS]):
+    for j in range(plan.size[MISSED]):
+        i = plan.missed[j]
         if plan.member[KIND, i] > KIND_LATE and plan.member[WAIT, i] < 0:
             _ask(c, plan, i, layer)
     _prefetch(c, s, plan)
@@ -303,8 +305,9 @@ def time_event(
     counts: Any,
     layer_counts: Any,
     record: Any,
+    hits_before: int,
 ) -> None:
-    """Move the clock over one event whose decisions stand in `plan`."""
+    """Move the clock over one event whose decisions stand in `plan`; `hits_before` had been counted before it."""
     kind = m.layer_class[layer]
     before_ns, resident_ns = m.pass_ns[BEFORE, pass_number, kind], m.pass_ns[RESIDENT, pass_number, kind]
     after_ns = m.pass_ns[AFTER, pass_number, kind]
@@ -322,11 +325,13 @@ def time_event(
             end = decided
     else:
         follows = m.may_not_load
-        for i in range(plan.size[MEMBERS]):
+        for i in range(plan.size[MEMBERS] if c.total[OPEN] > 0 else 0):
             place = plan.member[PLACE, i]
             if plan.member[KIND, i] == HIT and is_under_way(c, place, plan.member[EXPERT, i]):
                 _mark_late(plan, i, layer, counts, layer_counts)
                 c.place[WAITING_MEMBER, place] = i
+        for j in range(plan.size[MISSED]):
+            i = plan.missed[j]
             if plan.member[WAIT, i] >= 0:
                 m.order[WAITER, plan.member[WAIT, i]] = i
                 follows = True
@@ -352,10 +357,7 @@ def time_event(
         record.event[KNOWN, event] = known
         record.event[END, event] = m.time[NOW]
         record.event[LATE_OF_EVENT, event] = counts[LATE] - late_before
-        hits = 0
-        for i in range(plan.size[MEMBERS]):
-            hits += plan.member[KIND, i] == HIT
-        record.event[HITS_OF_EVENT, event] = hits
+        record.event[HITS_OF_EVENT, event] = counts[HITS] - hits_before
 
 
 @compiled
@@ -378,10 +380,13 @@ def time_block(
         pass_number = block.first_pass + index
         record.of_pass[START_OF_PASS, pass_number] = m.time[NOW]
         for layer in range(layers):
+            hits_before = counts[HITS]
             used = decide_event(
                 rules, s, plan, wanted, block, index, layer, next_uses, used, counts, layer_counts
             )
-            time_event(rules.contract, m, c, s, plan, pass_number, layer, counts, layer_counts, record)
+            time_event(
+                rules.contract, m, c, s, plan, pass_number, layer, counts, layer_counts, record, hits_before
+            )
         record.of_pass[END_OF_PASS, pass_number] = m.time[NOW]
     advance(c, m.time[NOW], m.time[PATH_TIME])
     m.time[PATH_TIME] = m.time[NOW]

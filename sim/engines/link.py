@@ -31,7 +31,7 @@ UNTIL, SERVES = range(2)
 # Rows of CopyPath.hop
 LINK_NS, STORAGE_NS, BYTES = range(3)
 # Columns of CopyPath.total
-LINK_BUSY, STORAGE_BUSY, WITHDRAWN, WITHDRAWN_BYTES, COPIES = range(5)
+LINK_BUSY, STORAGE_BUSY, WITHDRAWN, WITHDRAWN_BYTES, COPIES, OPEN = range(6)
 
 
 class CopyPath(NamedTuple):
@@ -47,7 +47,8 @@ class CopyPath(NamedTuple):
     """[3, 2 L] one expert of a layer over the host link, from storage (0: experts live on the host), its bytes; then the
     same of its lower-precision copy, as if it were the expert of a layer L higher."""
     total: NDArray[np.int64]
-    """[5]"""
+    """[6] nanoseconds that link and storage were busy, copies withdrawn and their bytes, copies started; and how many
+    are asked for and neither landed nor withdrawn."""
 
 
 def new_path(
@@ -68,7 +69,7 @@ def new_path(
         np.int64
     )
     hop = np.concatenate([hop, lower_copy(hop, lower_share)], axis=1)
-    return CopyPath(place, server, hop, np.zeros(5, np.int64))
+    return CopyPath(place, server, hop, np.zeros(6, np.int64))
 
 
 def lower_copy(full: NDArray[np.int64], share: float) -> NDArray[np.int64]:
@@ -107,6 +108,7 @@ def withdraw(c: Any, place: int) -> None:
             _leave(c, FIRST, place)
         c.place[PENDING, place] = -1
         c.place[BLOCKED, place] = 0
+        c.total[OPEN] -= 1
         c.total[WITHDRAWN] += 1
         c.total[WITHDRAWN_BYTES] += c.hop[BYTES, c.place[PENDING_LAYER, place]]
 
@@ -130,6 +132,7 @@ def promote(c: Any, place: int) -> None:
 def request(c: Any, place: int, x: int, layer: int, kind: int) -> None:
     """Ask for a copy of x to a place; a copy that still waits for that place is withdrawn."""
     withdraw(c, place)
+    c.total[OPEN] += 1
     c.place[PENDING, place] = x
     c.place[PENDING_LAYER, place] = layer
     c.place[PENDING_CLASS, place] = kind
@@ -204,6 +207,7 @@ def next_completion(c: Any) -> int:
 def land(c: Any, engine: int) -> int:
     """A copy engine is done: free it and its place's record; return the place. STARTED still says who landed."""
     place = c.server[SERVES, engine]
+    c.total[OPEN] -= 1
     c.server[SERVES, engine] = -1
     c.server[UNTIL, engine] = FAR
     c.place[STAGE, place] = _NOT_STARTED
@@ -225,12 +229,18 @@ def finish_storage(c: Any, now: int) -> None:
         _join(c, SECOND, place, c.place[STARTED_CLASS, place])
 
 
-@called
+@inlined
 def advance(c: Any, limit: int, since: int) -> None:
     """Run the copy path alone from `since` up to `limit`.
 
     Completions at `limit` happen, starts at `limit` do not: whoever decides at `limit` comes first.
     """
+    if c.total[OPEN] > 0:
+        _advance(c, limit, since)
+
+
+@called
+def _advance(c: Any, limit: int, since: int) -> None:
     now = since
     while now < limit:
         dispatch(c, now)

@@ -10,31 +10,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..compiled import called
-from .request import close, want
+from ..compiled import inlined
+from .parameters import AHEAD, EACH, LEAST_SCORE, TOP
+from .request import MANY, close, want
 
 
-@called
+@inlined
 def propose(
-    block: Any,
-    low: int,
-    high: int,
-    layer: int,
-    num_experts: int,
-    ahead: int,
-    each: bool,
-    top: int,
-    least_score: float,
-    wanted: Any,
+    block: Any, low: int, high: int, layer: int, num_experts: int, whole: Any, real: Any, wanted: Any
 ) -> None:
-    if block.predicted.shape[0] == 0:
-        return
+    wanted.size[MANY] = 0
+    ahead, least_score = whole[AHEAD], real[LEAST_SCORE]
     by_score = least_score > 0.0 and block.scores.shape[0] > 0
-    for step in range(1 if each else ahead, ahead + 1):
+    for step in range(1 if whole[EACH] != 0 else ahead, ahead + 1):
         target = layer + step
-        if target >= block.experts.shape[1]:
+        if target >= block.experts.shape[1] or block.predicted.shape[0] == 0:
             break
-        for rank in range(min(top, block.predicted.shape[3])):
+        for rank in range(min(whole[TOP], block.predicted.shape[3])):
             for row in range(low, high):
                 expert = block.predicted[row, layer, step - 1, rank]
                 if expert >= 0 and not (by_score and block.scores[row, layer, step - 1, rank] < least_score):

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ..compiled import called
-from . import activation, gate, history, oracle, previous
+from . import activation, history, oracle, previous
+from .parameters import AHEAD, PRECISION, RECALL, SEED, TOP
 from .request import FIRST_NEXT_PASS, MANY
 
 NONE, GATE, PREVIOUS, PERFECT, NOISY, COACTIVATION, HOT, ACTIVATION = range(8)
-# Columns of the integer and of the real parameters
-AHEAD, TOP, SEED, EACH = 0, 1, 2, 3
-LEAST_SCORE, RECALL, PRECISION = 0, 1, 2
 
 
 @called
@@ -19,15 +17,14 @@ def propose(
     code: int, whole: Any, real: Any, past: Any, sequences: Any, block: Any, index: int, layer: int, num_experts: int,
     wanted: Any,
 ) -> None:  # fmt: skip
-    """Ask a prefetcher, at layer `layer` of the block's pass `index`, whom it wants; the answer is in `wanted`."""
+    """Ask a prefetcher, at layer `layer` of the block's pass `index`, whom it wants; the answer is in `wanted`.
+
+    `gate`, the one that most machines have, is part of the loop itself (`sim/engines/counting.py`).
+    """
     wanted.size[MANY] = 0
     wanted.size[FIRST_NEXT_PASS] = 0
     low, high = block.start[index], block.start[index + 1]
-    if code == GATE:
-        gate.propose(
-            block, low, high, layer, num_experts, whole[AHEAD], whole[EACH] != 0, whole[TOP], real[LEAST_SCORE], wanted
-        )  # fmt: skip
-    elif code == PREVIOUS:
+    if code == PREVIOUS:
         previous.propose(block, low, high, layer, num_experts, whole[AHEAD], wanted)
     elif code == PERFECT:
         oracle.propose(block, index, layer, num_experts, whole[AHEAD], 1.0, 1.0, 0, wanted)
