@@ -47,7 +47,8 @@ def lru_misses(ids: Any, capacity: int, last_use: Any, live: Any) -> int:
     the first one that is still a last use. Where misses are common, the tail is kept on such a moment with the help of
     the bits, so that moving it is an addition and no branch to be mispredicted; where they are rare, looking is cheaper.
     """
-    misses, tail, held, j = 0, 64, 0, 0
+    misses, held, j = 0, 0, 0
+    tail: Any = 64
     are_common = False
     while j < ids.shape[0]:
         end = min(j + _STRETCH, ids.shape[0])
@@ -131,7 +132,7 @@ def belady_misses(
     misses, held = 0, 0
     for j in range(ids.shape[0]):
         x = ids[j]
-        slot = np.int64(slot_of[x])
+        slot: Any = np.int64(slot_of[x])
         if slot >= 0 or held < capacity:
             if slot < 0:
                 misses += 1

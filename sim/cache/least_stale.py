@@ -114,7 +114,7 @@ def victim(s: Any, pool: int) -> int:
         if oldest == _NOBODY:
             oldest = _oldest_of(s, here + 1, s.layer.shape[1])
         if oldest != _NOBODY:
-            x = np.int64(s.expert[NEXT, layer_list(s, oldest & ((1 << _LAYER_BITS) - 1))])
+            x: Any = np.int64(s.expert[NEXT, layer_list(s, oldest & ((1 << _LAYER_BITS) - 1))])
             if not s.expert[PIN, x]:  # a stale entry may be pinned as somebody's stand-in
                 return x
     return _search(s, pool, here)
