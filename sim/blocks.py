@@ -69,6 +69,10 @@ class BlockSource:
         self._names = self._draw_names(tie_rng)
         self._kept: list[Block] | None = None
 
+    def supplies(self, what: str) -> bool:
+        """Whether the blocks hold what a prefetcher needs: `predicted`, `previous`; the rest needs nothing of them."""
+        return {"previous": self._with_previous, "predicted": self._with_predicted}.get(what, True)
+
     def weighed(self) -> BlockSource:
         """The same blocks with gate weights, which the trace must have."""
         if self._with_weights:

@@ -21,7 +21,7 @@ from ..bits import lowest_bit
 from ..compiled import compiled
 
 _MARK = 2  # of CLOCK's byte; 1 is resident
-_STRETCH = 2**14  # accesses after which LRU looks again how common misses are
+STRETCH = 2**14  # accesses after which LRU looks again how common misses are
 _COMMON = 5  # one in so many, at least
 _SLOT_BITS = 31  # of a Belady key, below the next use
 
@@ -51,7 +51,7 @@ def lru_misses(ids: Any, capacity: int, last_use: Any, live: Any) -> int:
     tail: Any = 64
     are_common = False
     while j < ids.shape[0]:
-        end = min(j + _STRETCH, ids.shape[0])
+        end = min(j + STRETCH, ids.shape[0])
         before = misses
         if are_common:
             for k in range(j, end):
@@ -84,7 +84,7 @@ def lru_misses(ids: Any, capacity: int, last_use: Any, live: Any) -> int:
                     tail += 1
                 tail += 1
         j = end
-        will_be = _COMMON * (misses - before) > _STRETCH
+        will_be = _COMMON * (misses - before) > STRETCH
         if will_be and not are_common:
             live[tail >> 6 : (j + 64 >> 6) + 1] = 0
             for moment in range(tail, j + 64):

@@ -30,9 +30,9 @@ OCCUPANT, FREE, KEY = range(3)
 # Rows of CacheState.pool; the last eight are the policy's own
 CAPACITY, USED, SLOT_START, SLOT_END, FREE_COUNT, SCALAR = range(6)
 POOL_ROWS = SCALAR + 8
-# Rows of CacheState.layer; the last three are the policy's own
+# Rows of CacheState.layer; the last two are the policy's own
 POOL, SIZE, LAYER_SCALAR = range(3)
-LAYER_ROWS = LAYER_SCALAR + 3
+LAYER_ROWS = LAYER_SCALAR + 2
 # Columns of CacheState.clock
 EVENT, PASS, LAYER = range(3)
 

@@ -165,6 +165,10 @@ class Engine:
             raise RuntimeError(
                 f"expected capacities of 1 or {trace.num_layers} pools, got {len(setup.capacity_per_pool)}"
             )
+        if not self.source.supplies(setup.prefetch.needs):
+            raise RuntimeError(
+                f"prefetch {setup.prefetch.spec!r} needs {setup.prefetch.needs}, and the blocks were made without"
+            )
         if setup.prefetch.needs == "predicted":
             guesses = trace.predicted_TLHM
             if guesses is None:
