@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .traces.capture import capture
     from .workbench.calibrate import calibrate
     from .workbench.compare import best, pareto
+    from .workbench.curve import curve
     from .workbench.explore import explore, explore_train
     from .workbench.export import export
     from .workbench.profile_check import profile_check
@@ -74,6 +75,7 @@ _HOME = {
     "validate": ".workbench.validate",
     "validate_suite": ".workbench.validate",
     "export": ".workbench.export",
+    "curve": ".workbench.curve",
     "explore": ".workbench.explore",
     "explore_train": ".workbench.explore",
     "ReplayResult": ".workbench.replay",
@@ -103,6 +105,7 @@ __all__ = [
     "calibration_report",
     "capture",
     "compare_profiles",
+    "curve",
     "explore",
     "explore_report",
     "explore_train",

@@ -1,4 +1,4 @@
-"""`workbench replay`, `report` and `init`."""
+"""`workbench replay`, `curve`, `report` and `init`."""
 
 from __future__ import annotations
 
@@ -81,6 +81,40 @@ def _replay_scenario(asked: typer.Context, path: Path) -> ReplayResult:
         return replay_scenario(path, progress=progress)
 
 
+def curve(
+    trace: Annotated[Path, typer.Argument(help="A trace of any known format.")],
+    policy: Annotated[
+        str, typer.Option(help="lru, belady-mandatory, static (one pass each); fifo, clock, lfu.")
+    ] = "lru,belady-mandatory,static",
+    capacity: Annotated[str | None, typer.Option(help="Shares or experts: 5%,64. (default: about sixteen)")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Sequences that pass together. (default: as traced)")] = None,
+    format: Format = None,
+    json: Json = False,
+) -> None:  # fmt: skip
+    """Hit rate against capacity for a whole trace, contract access: how much memory does it want?
+
+    No machine and no times; workbench replay knows every policy, prefetcher and contract.
+    """
+    from ..workbench.curve import curve as run
+
+    with progress_bar() as progress:
+        result = run(
+            trace, policies=listed("--policy", policy), batch=batch, format=format, progress=progress,
+            capacities=None if capacity is None else listed("--capacity", capacity),
+        )  # fmt: skip
+    warn(result.warnings)
+    if json:
+        print_json(result.to_dict())
+        return
+    print_table([
+        {"capacity": f"{row['capacity_experts']:,}", "of all": f"{row['share']:.1%}"}
+        | {name: f"{row[name]:.2%}" for name in result.misses}
+        for row in result.table.to_dict("records")
+    ])  # fmt: skip
+    for line in result.lines():
+        print(line)
+
+
 def report(
     run: Annotated[Path, typer.Argument(help="A folder that workbench replay --out wrote.")],
     out: Annotated[Path | None, typer.Option(help="The page to write. (default: report.html in RUN)")] = None,
@@ -130,6 +164,7 @@ def _finish_replay(
 
 COMMANDS = (
     (replay, "workbench replay traces/data/small-olmoe-stdlib.safetensors --capacity 25%,50%"),
+    (curve, "workbench curve traces/data/small-olmoe-stdlib.safetensors --policy lru,fifo"),
     (report, "workbench report runs/demo --out report.html"),
     (init, "workbench init scenario.toml"),
 )

@@ -11,15 +11,20 @@ holds under every contract.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import unknown_name
-from .cache.access_loop import next_accesses
+from .cache.access_loop import count_misses, next_accesses
+from .cache.registry import policy as policy_named
 from .cache.stack_distance import GROUP, WORD, belady_distances, lru_distances
 from .cache.state import NEVER
 
 CURVES = ("lru", "belady-mandatory", "static")
+COUNTED = ("fifo", "clock", "lfu")
+"""No inclusion property: a smaller cache may hold what a larger one does not. Counted capacity by capacity."""
 
 
 def lru_misses(ids: NDArray[np.integer], num_ids: int) -> NDArray[np.int64]:
@@ -76,3 +81,15 @@ def miss_curve(policy: str, ids: NDArray[np.integer], num_ids: int) -> NDArray[n
     if policy == "static":
         return static_misses(np.bincount(ids, minlength=num_ids))
     raise unknown_name("policy with a curve in one pass", policy, CURVES)
+
+
+def misses_at(
+    policy: str, ids: NDArray[np.integer], num_ids: int, capacities: Sequence[int]
+) -> NDArray[np.int64]:
+    """Misses at some capacities, in one pass where the policy allows it. Raises `UsageError` for another policy."""
+    if policy in CURVES:
+        return miss_curve(policy, ids, num_ids)[np.minimum(capacities, num_ids)]
+    if policy in COUNTED:
+        chosen = policy_named(policy)
+        return np.array([count_misses(ids, num_ids, capacity, chosen) for capacity in capacities], np.int64)
+    raise unknown_name("policy with a curve", policy, (*CURVES, *COUNTED))

@@ -26,6 +26,7 @@ from .machine import prepare_machine
 from .reporting import reporting_block
 from .result import ReplayResult, sentence_of
 from .runs import Runs, names_of
+from .trace_files import loaded_trace
 
 if TYPE_CHECKING:
     from ..sim.hardware import HardwareSpec
@@ -86,7 +87,7 @@ def replay(
     ):
         if value not in known:
             raise unknown_name(kind, value, known)
-    loaded, path = _loaded(trace, format)
+    loaded, path = loaded_trace(trace, format)
     passes = build_passes(loaded, batch)
     machine = prepare_machine(
         loaded, passes, model=model, hardware=hardware, profile=profile, weights=weights, context=context, batch=batch or 1,
@@ -172,17 +173,6 @@ def _for_timeline(rows: Sequence[Mapping[str, Any]], cases: Sequence[Case], labe
     own = [row for row in rows if not row["is_bound"] and row["capacity_label"] == labels[0]] or list(rows)
     wanted = {key: own[0][key] for key in ("policy", "prefetch", "capacity_label")}
     return next(case for case in cases if names_of(case) == wanted)
-
-
-def _loaded(trace: ExpertTrace | str | Path, format: str | None) -> tuple[ExpertTrace, Path | None]:
-    if isinstance(trace, ExpertTrace):
-        trace.check_ids()
-        return trace, None
-    path = Path(trace)
-    from ..traces import read_trace
-
-    loaded = read_trace(path, format=format)
-    return loaded, path
 
 
 def _trace_facts(trace: ExpertTrace, path: Path | None) -> dict[str, Any]:

@@ -17,6 +17,16 @@ if TYPE_CHECKING:
 PERMUTATIONS = ("steps",)
 
 
+def loaded_trace(trace: ExpertTrace | str | Path, format: str | None = None) -> tuple[ExpertTrace, Path | None]:
+    """A trace with its ids checked, from memory or from a file, and the file's path."""
+    from ..traces.expert_trace import ExpertTrace
+
+    if isinstance(trace, ExpertTrace):
+        trace.check_ids()
+        return trace, None
+    return read_trace(Path(trace), format=format), Path(trace)
+
+
 def describe_trace(
     path: str | Path, *, format: str | None = None, num_experts: int | None = None, lenient: bool = False
 ) -> TraceInfo:

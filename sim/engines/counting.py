@@ -157,3 +157,15 @@ def count_uses(block: Any, plan: Any, uses: Any, firsts: Any, distinct: Any) -> 
                 x = plan.member[EXPERT, i]
                 firsts[block.first_pass + index, layer] += uses[x] == 0
                 uses[x] += 1
+
+
+@compiled
+def note_accesses(block: Any, plan: Any, ids: Any, done: int) -> int:
+    """Write the block's accesses as they come under `access`, as expert numbers, from `done` on; return how many so far."""
+    for index in range(block.passes):
+        for layer in range(block.experts.shape[1]):
+            collect(block.experts, block.start[index], block.start[index + 1], layer, False, plan)
+            for i in range(plan.size[MEMBERS]):
+                ids[done] = plan.member[EXPERT, i]
+                done += 1
+    return done

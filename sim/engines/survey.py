@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..blocks import BlockSource
 from ..cache.plan import new_plan
 from ..cache.state import NEVER
-from .counting import count_uses, follow_uses
+from .counting import count_uses, follow_uses, note_accesses
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,3 +90,13 @@ def next_uses(source: BlockSource, accesses: int, *, by_access: bool) -> NextUse
     for block in source:
         done = follow_uses(block, by_access, plan, latest, first, uses, done)
     return NextUses(uses, first)
+
+
+def access_sequence(source: BlockSource, accesses: int) -> NDArray[np.int32]:
+    """[A] expert numbers in the order of contract `access`: pass by pass, layer by layer, as written. Four bytes each."""
+    ids = np.empty(accesses, np.int32)
+    plan = new_plan(source.trace.num_experts, 0, 0)
+    done = 0
+    for block in source:
+        done = note_accesses(block, plan, ids, done)
+    return ids

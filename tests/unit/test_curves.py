@@ -71,3 +71,30 @@ def test_no_policy_beats_the_optimum_and_more_room_never_hurts_it(seed: int) -> 
 def test_a_policy_without_inclusion_is_refused_and_the_known_ones_are_named() -> None:
     with pytest.raises(codesign.UsageError, match=r"'fifo'.*belady-mandatory, lru, static"):
         miss_curve("fifo", np.zeros(3, np.int32), 2)
+
+
+@pytest.mark.parametrize("batch", [None, 3])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_traces_curve_is_what_replay_counts_under_access(seed: int, batch: int | None) -> None:
+    trace = drawn_trace(np.random.default_rng(seed))
+    everything = trace.num_layers * trace.num_experts
+    sizes = sorted({trace.top_k, everything // 3 + 1, everything - 1, everything})
+    names = ("lru", "fifo", "clock", "lfu", "belady-mandatory", "static")
+    found = codesign.curve(trace, policies=names, capacities=[str(size) for size in sizes], batch=batch)
+    replayed = codesign.replay(
+        trace, policies=names, capacities=[str(size) for size in sizes], contract="access", batch=batch
+    ).rows.to_dict("records")
+    counted = {
+        (row["policy"], row["capacity_experts"]): row["misses"] for row in replayed if row["prefetch"] == "none"
+    }
+    for name in names:
+        for size, misses in zip(found.capacities_C.tolist(), found.misses[name].tolist(), strict=True):
+            assert misses == counted[name, size], (name, size)
+
+
+def test_a_policy_without_a_curve_is_refused_with_the_ones_that_have_one() -> None:
+    trace = drawn_trace(np.random.default_rng(0))
+    with pytest.raises(codesign.UsageError, match="no curve for policy 'arc': known are lru, belady-mandatory"):
+        codesign.curve(trace, policies=("lru", "arc"))
+    with pytest.raises(codesign.UsageError, match=r"share \(5%\)"):
+        codesign.curve(trace, capacities=("much",))
