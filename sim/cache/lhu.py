@@ -18,9 +18,15 @@ _MATTERED = 0  # row of links: the last event in which the use of x mattered
 
 
 @inlined
+def mattered(plan: Any, i: int) -> bool:
+    """Whether this event's use of member i did."""
+    return plan.member[ABOVE, i] < _LIMIT
+
+
+@inlined
 def begin_event(s: Any, plan: Any) -> None:
     for i in range(plan.size[MEMBERS]):
-        if plan.member[ABOVE, i] < _LIMIT:
+        if mattered(plan, i):
             s.links[_MATTERED, plan.member[EXPERT, i]] = s.clock[EVENT]
 
 

@@ -81,6 +81,10 @@ _LINEUP = (
     ),
     Policy("lhu", switch_called.LHU, "fewest uses that mattered goes", "HOBBIT, arXiv 2411.01433", needs="weights"),
     Policy(
+        "hobbit", switch_called.HOBBIT, "recency, frequency, weight and layer distance, summed: the least goes",
+        "HOBBIT, arXiv 2411.01433", needs="weights",
+    ),
+    Policy(
         "activation", switch_called.ACTIVATION, "what the running sequences used least goes, late layers first",
         "MoE-Infinity, arXiv 2401.14361", needs="sequences",
     ),

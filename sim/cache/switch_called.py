@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..compiled import called
-from . import activation, arc, gdsf, lhu, lirs, lowest, s3_fifo, score, slru, two_queue, w_tinylfu
+from . import activation, arc, gdsf, hobbit, lhu, lirs, lowest, s3_fifo, score, slru, two_queue, w_tinylfu
 
-S3_FIFO, TWO_QUEUE, SLRU, ARC, LFUDA, GDSF, W_TINYLFU, SCORE, LHU, ACTIVATION, LIRS = range(13, 24)
+S3_FIFO, TWO_QUEUE, SLRU, ARC, LFUDA, GDSF, W_TINYLFU, SCORE, LHU, ACTIVATION, LIRS, HOBBIT = range(13, 25)
 
 
 @called
@@ -21,6 +21,8 @@ def more_begin(code: int, s: Any, plan: Any) -> None:
         score.begin_event(s, plan, plan.seen.shape[0])
     elif code == LHU:
         lhu.begin_event(s, plan)
+    elif code == HOBBIT:
+        hobbit.begin_event(s, plan)
 
 
 @called
@@ -107,4 +109,6 @@ def more_victim(code: int, s: Any, pool: int, newcomer: int) -> int:
         return w_tinylfu.victim(s, pool)
     if code == LIRS:
         return lirs.victim(s, pool)
+    if code == HOBBIT:
+        return hobbit.victim(s, pool)
     return -1

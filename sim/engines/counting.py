@@ -14,9 +14,10 @@ from ..cache.plan import EXPERT, MEMBERS, collect, weigh
 from ..cache.sequences import NOBODY, Sequences, follow
 from ..compiled import compiled, inlined
 from ..prefetch import gate
+from ..prefetch.expert_map import Maps, compare
 from ..prefetch.parameters import AHEAD
 from ..prefetch.request import FIRST_NEXT_PASS, MANY
-from ..prefetch.switch import GATE, NONE, propose
+from ..prefetch.switch import GATE, MAP, NONE, propose
 
 
 class Rules(NamedTuple):
@@ -39,6 +40,7 @@ class Rules(NamedTuple):
     history: History
     follows: int  # who asks for the past of each sequence: NOBODY, PREFETCHER or POLICY
     sequences: Sequences
+    maps: Maps
 
 
 @inlined
@@ -63,12 +65,14 @@ def decide_event(
     )
     if rules.follows != NOBODY:
         follow(rules.sequences, s, rules.follows, block, block.start[index], block.start[index + 1], layer)
+    if rules.prefetch == MAP:
+        compare(rules.maps, block, block.start[index], block.start[index + 1], layer)
     if rules.prefetch == GATE:
         gate.propose(block, block.start[index], block.start[index + 1], layer, rules.num_experts, rules.whole, rules.real, wanted)
     elif rules.prefetch != NONE:
         propose(
-            rules.prefetch, rules.whole, rules.real, rules.history, rules.sequences, block, index, layer, rules.num_experts,
-            wanted,
+            rules.prefetch, rules.whole, rules.real, rules.history, rules.sequences, rules.maps, block, index, layer,
+            rules.num_experts, wanted,
         )  # fmt: skip
     if rules.weighs:
         weigh(block.experts, block.weights, block.start[index], block.start[index + 1], layer, plan)

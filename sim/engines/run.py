@@ -28,6 +28,7 @@ from ..cache.sequences import NOBODY, POLICY, PREFETCHER, new_sequences
 from ..cache.state import NEXT_USE, PRIORITY, SLOT, UNUSED_PREFETCH, new_state
 from ..cache.switch import STATIC
 from ..costs import CostTable
+from ..prefetch.expert_map import new_maps
 from ..prefetch.registry import Prefetcher, prefetcher
 from ..prefetch.request import new_wanted
 from . import fast
@@ -116,8 +117,9 @@ class Engine:
         self.wanted = new_wanted(layers * experts, experts)
         staging = {SLOTS: trace.top_k, FUSED: experts}.get(contract, 1)
         by_sequence = setup.prefetch.name == "activation"
-        by_layer = setup.prefetch.needs == "history" and not by_sequence
+        by_layer = setup.prefetch.name in ("coactivation", "hot")
         follows = POLICY if setup.policy.needs == "sequences" else PREFETCHER if by_sequence else NOBODY
+        at_once = int(source.passes.logit_rows().max())
         self.rules = Rules(
             policy=setup.policy.code,
             contract=contract,
@@ -135,11 +137,8 @@ class Engine:
             learns=by_layer or setup.miss.code == SUBSTITUTE,
             history=new_history(layers, experts, together=setup.miss.code == SUBSTITUTE, follows=by_layer),
             follows=follows,
-            sequences=new_sequences(
-                int(source.passes.logit_rows().max()) if follows != NOBODY else 0,
-                layers * experts,
-                remember=by_sequence,
-            ),
+            sequences=new_sequences(at_once if follows != NOBODY else 0, layers * experts, remember=by_sequence),
+            maps=new_maps(at_once if setup.prefetch.name == "map" else 0, layers, trace.top_k),
         )
         self.counts = np.zeros(k.COUNTS, np.int64)
         self.layer_counts = np.zeros((layers, 5), np.int64)

@@ -83,6 +83,10 @@ _LINEUP = (
         needs="history", settings={"ahead": "1", "top": "same"},
     ),
     Prefetcher(
+        "map", switch.MAP, "what the earlier pass that began like this one used there", "fMoE, arXiv 2502.05370",
+        needs="history", settings={"ahead": "1", "top": "same"},
+    ),
+    Prefetcher(
         "perfect", switch.PERFECT, "the truth (a bound, not a method)", "oracle", needs="future", settings={"ahead": "1"}
     ),
     Prefetcher(

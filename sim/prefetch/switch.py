@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from ..compiled import called
-from . import activation, history, oracle, previous
+from . import activation, expert_map, history, oracle, previous
 from .parameters import AHEAD, PRECISION, RECALL, SEED, TOP
 from .request import FIRST_NEXT_PASS, MANY
 
-NONE, GATE, PREVIOUS, PERFECT, NOISY, COACTIVATION, HOT, ACTIVATION = range(8)
+NONE, GATE, PREVIOUS, PERFECT, NOISY, COACTIVATION, HOT, ACTIVATION, MAP = range(9)
 
 
 @called
 def propose(
-    code: int, whole: Any, real: Any, past: Any, sequences: Any, block: Any, index: int, layer: int, num_experts: int,
-    wanted: Any,
+    code: int, whole: Any, real: Any, past: Any, sequences: Any, maps: Any, block: Any, index: int, layer: int,
+    num_experts: int, wanted: Any,
 ) -> None:  # fmt: skip
     """Ask a prefetcher, at layer `layer` of the block's pass `index`, whom it wants; the answer is in `wanted`.
 
@@ -38,3 +38,5 @@ def propose(
         )
     elif code == ACTIVATION:
         activation.propose(sequences, block, low, high, layer, num_experts, whole[AHEAD], whole[TOP], wanted)
+    elif code == MAP:
+        expert_map.propose(maps, block, low, high, layer, num_experts, whole[AHEAD], whole[TOP], wanted)

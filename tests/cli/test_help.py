@@ -19,7 +19,7 @@ COMMANDS = all_commands()
 
 def test_every_verb_of_the_workbench_is_a_command() -> None:
     assert {" ".join(words) for words in COMMANDS} == {
-        "replay", "report", "init", "trace info", "trace convert", "trace synth", "trace capture",
+        "replay", "curve", "report", "init", "trace info", "trace convert", "trace synth", "trace capture",
         "model list", "model show", "hardware list", "hardware show",
         "sweep", "best", "pareto", "compare", "explore", "validate", "export",
         "calibrate", "profile list", "profile show", "profile check", "profile compare", "profile mixtures",
@@ -61,7 +61,7 @@ def test_every_command_has_help_and_ends_with_an_example(words: tuple[str, ...])
 
 def test_the_groups_list_their_commands() -> None:
     out = workbench("--help").out
-    assert all(word in out for word in ("replay", "report", "init", "trace", "model", "hardware"))
+    assert all(word in out for word in ("replay", "curve", "report", "init", "trace", "model", "hardware"))
     assert all(word in workbench("trace", "--help").out for word in ("info", "convert", "synth", "capture"))
     assert workbench("trace", "-h").code == 0
 

@@ -104,6 +104,7 @@ ASKED: dict[tuple[str, ...], tuple[str, ...]] = {
         "20",
     ),
     ("trace", "capture"): ("no-such-model", "book.txt", "--out", "captured.safetensors"),
+    ("curve",): ("trace.safetensors",),
     ("model", "list"): (),
     ("model", "show"): ("olmoe-1b-7b",),
     ("hardware", "list"): (),

@@ -13,7 +13,7 @@ from codesign.traces.expert_trace import ExpertTrace
 from slow_prefetchers import wish
 from small_scenarios import drawn_trace, source_of
 
-SPECS = ("hot", "hot:top=2", "coactivation", "coactivation:top=1", "activation", "activation:top=3")
+SPECS = ("hot", "hot:top=2", "coactivation", "coactivation:top=1", "activation", "activation:top=3", "map", "map:top=2")
 NONE = np.zeros(0, np.int32)
 
 

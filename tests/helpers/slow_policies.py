@@ -10,7 +10,7 @@ from codesign.sim.engines.run import Setup
 from slow_base import Slow
 from slow_divided import Arc, Lirs, S3Fifo, Slru, TwoQueue, WTinyLfu
 from slow_misses import slow_misses
-from slow_routing import Activation, Lhu, Score
+from slow_routing import Activation, Hobbit, Lhu, Score
 
 
 class Fifo(Slow):
@@ -174,7 +174,7 @@ SLOW: dict[str, type[Slow]] = {
     "never": Never, "unbounded": Unbounded, "belady-mandatory": BeladyMandatory, "belady-bypass": BeladyBypass,
     "fifo": Fifo, "lru": Lru, "lfu": Lfu, "lfru": Lfru, "clock": Clock, "sieve": Sieve, "least-stale": LeastStale,
     "static": Static, "s3-fifo": S3Fifo, "2q": TwoQueue, "slru": Slru, "arc": Arc, "lfuda": Lfuda, "gdsf": Gdsf,
-    "w-tinylfu": WTinyLfu, "score": Score, "lhu": Lhu, "activation": Activation, "lirs": Lirs,
+    "w-tinylfu": WTinyLfu, "score": Score, "lhu": Lhu, "hobbit": Hobbit, "activation": Activation, "lirs": Lirs,
 }  # fmt: skip
 
 

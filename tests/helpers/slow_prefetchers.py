@@ -54,6 +54,8 @@ def wish(chosen: Prefetcher, source: BlockSource, number: int, layer: int) -> li
                     score[e] += both / max(1, uses)
     elif chosen.name == "activation":
         _like_sequences(past, target, score)
+    elif chosen.name == "map":
+        _like_passes(past, target, score)
     return highest(score, many)
 
 
@@ -82,3 +84,23 @@ def _like_sequences(past: Past, target: int, score: dict[int, float]) -> None:
         total = sum(count for (layer, _), count in used[best].items() if layer == target)
         for e in score:
             score[e] = used[best].get((target, e), 0) / max(total, 1)
+
+
+def _like_passes(past: Past, target: int, score: dict[int, float]) -> None:
+    """The last 256 paths of earlier passes; the likest so far, of equals the latest, for each running sequence."""
+
+    def ends(number: int) -> list[int]:
+        low, high = past.passes.start[number], past.passes.start[number + 1]
+        owners = past.passes.sequence_of_row[low:high].tolist()
+        rows = past.rows(number)
+        return [row for i, row in enumerate(rows) if i + 1 == len(rows) or owners[i + 1] != owners[i]]
+
+    def shared(row: int, other: int) -> int:
+        return sum(len({*past.ids(row, layer)} & {*past.ids(other, layer)}) for layer in range(past.layer + 1))
+
+    maps = [row for number in range(past.number) for row in ends(number)][-256:]
+    for row in ends(past.number):
+        likest = max(reversed(maps), key=lambda other: shared(row, other), default=None)
+        if likest is not None and shared(row, likest) > 0:
+            for e in past.ids(likest, target):
+                score[e] += 1

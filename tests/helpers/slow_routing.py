@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from fractions import Fraction
 from typing import Any
 
 from codesign.sim.engines.run import Setup
@@ -40,6 +41,28 @@ class Lhu(Slow):
 
     def rank(self, x: int) -> Any:
         return self.mattered[x], self.used_at[x][0], x
+
+
+class Hobbit(Slow):
+    """Four shares of what was ever seen of an expert, as fractions."""
+
+    def __init__(self, setup: Setup, experts: int, layers: int) -> None:
+        super().__init__(setup, experts, layers)
+        self.seen_in: Counter[int] = Counter()
+        self.uses_ever: Counter[int] = Counter()
+        self.mattered: Counter[int] = Counter()
+
+    def begin(self, members: list[int]) -> None:
+        for x in members:
+            self.seen_in[x] = self.pass_number + 1
+            self.uses_ever[x] += 1
+            self.mattered[x] += any(heavier < 6 * 2**14 // 10 for _, heavier in self.shares(x))
+
+    def rank(self, x: int) -> Any:
+        passes = self.pass_number + 1
+        until = Fraction((x // self.experts - self.layer) % self.layers, self.layers)
+        seen = Fraction(self.seen_in[x] + self.uses_ever[x] + self.mattered[x], passes)
+        return seen + 1 - until, self.seen_in[x], x
 
 
 class Activation(Slow):
