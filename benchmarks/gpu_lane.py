@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import importlib
 import json
 import math
 import os
@@ -24,12 +23,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from codesign.errors import RunError, WorkbenchError
+from codesign.errors import WorkbenchError
+from codesign.kernels.devices import open_device
 from codesign.kernels.probe import probe_gpus
+from codesign.kernels.registry import kernel as kernel_entry
 
 if TYPE_CHECKING:
     import torch
     from codesign.kernels.reference.work import CallWork
+    from codesign.kernels.roof import Roof
     from codesign.kernels.timing import Timing
 
 Sizes = dict[str, Any]
@@ -68,15 +70,7 @@ TINY: dict[str, list[Sizes]] = {
     "latent_moe": [{"tokens": 5, "hidden": 24, "latent": 16, "num_experts": 4, "top_k": 2, "width": 16}],
 }  # fmt: skip
 SECONDS_A_CASE = 1.0
-
-
-class Ceilings(NamedTuple):
-    bytes_per_s: float
-    flops_per_s: float
-
-    def floor_s(self, work: CallWork) -> float:
-        """The least time that the call can take on this machine."""
-        return max(work.bytes / self.bytes_per_s, work.flops / self.flops_per_s)
+FORMAT = "bf16"
 
 
 class Case(NamedTuple):
@@ -121,19 +115,15 @@ def lane(sizes: dict[str, list[Sizes]], *, is_timed: bool, out: Path, budget_s: 
     from codesign.kernels.reference.agreement import ALLOWED_ROUNDINGS, TRUNCATION
 
     began = time.perf_counter()
-    device = "cpu" if INTERPRETED.value else "cuda"
-    if device == "cuda" and not torch.cuda.is_available():
-        raise RunError(
-            "the driver sees a GPU, but this build of torch cannot use it: install torch's CUDA build"
-        )
+    device = "cpu" if INTERPRETED.value else open_device("cuda:0").name
     allowed = ALLOWED_ROUNDINGS * (TRUNCATION if INTERPRETED.value else 1.0)
-    ceilings = measured_ceilings() if is_timed else None
-    if ceilings is None:
+    roof = measured_roof(device) if is_timed else None
+    if roof is None:
         print(
             f"checked only, {'in the interpreter' if INTERPRETED.value else 'on the device'}: no times are taken"
         )
     else:
-        copies, products = ceilings.bytes_per_s / 1e12, ceilings.flops_per_s / 1e12
+        copies, products = roof.bytes_per_s / 1e12, roof.flops_per_s[FORMAT] / 1e12
         print(
             f"{torch.cuda.get_device_name()}: copies {copies:.2f} TB/s, bf16 products {products:.0f} TFLOP/s"
         )
@@ -146,14 +136,15 @@ def lane(sizes: dict[str, list[Sizes]], *, is_timed: bool, out: Path, budget_s: 
                 continue
             case = run_case(kernel, one, device, allowed, is_timed)
             done.append(case)
-            if device == "cuda":
+            if device != "cpu":
                 torch.cuda.empty_cache()  # the next case's weights may need it all
             worst = max(worst, case.roundings)
-            print(line(kernel, case, allowed, ceilings), flush=True)
+            print(line(kernel, case, allowed, roof), flush=True)
         timed = [case for case in done if case.timing is not None]
-        if timed and ceilings is not None:
+        if timed and roof is not None:
             save(kernel, timed, out)
-            share = [ceilings.floor_s(case.work) / case.timing.median_s for case in timed if case.timing]
+            floors = [roof.floor_of(case.work.bytes, case.work.flops, FORMAT) for case in timed]
+            share = [floor / case.timing.median_s for floor, case in zip(floors, timed, strict=True) if case.timing]
             shares |= {
                 f"{kernel}_floor_share_min": round(min(share), 3),
                 f"{kernel}_floor_share_max": round(max(share), 3),
@@ -166,9 +157,9 @@ def lane(sizes: dict[str, list[Sizes]], *, is_timed: bool, out: Path, budget_s: 
         "worst_roundings": round(worst, 2) if math.isfinite(worst) else None,
         "allowed_roundings": allowed,
     }
-    if ceilings is None:
+    if roof is None:
         return {**agree, "left_out": left_out}
-    rates = {"copy_bytes_per_s": ceilings.bytes_per_s, "matrix_flops_per_s": ceilings.flops_per_s}
+    rates = {"copy_bytes_per_s": roof.bytes_per_s, "matrix_flops_per_s": roof.flops_per_s[FORMAT]}
     return {**agree, "left_out": left_out, **shares, **rates, "lane_s": round(seconds, 1)}
 
 
@@ -178,17 +169,14 @@ def run_case(kernel: str, sizes: Sizes, device: str, allowed: float, is_timed: b
     from codesign.kernels.reference.inputs import MAKERS
     from codesign.kernels.reference.work import work_of
 
-    fast, slow = (
-        getattr(importlib.import_module(f"codesign.kernels.{home}.{kernel}"), kernel)
-        for home in ("gpu", "reference")
-    )
+    fast, slow = (kernel_entry(kernel).load(version) for version in ("gpu", "reference"))
     inputs = MAKERS[kernel](torch.Generator(device).manual_seed(0), torch.bfloat16, **sizes)
     roundings = check(fast, slow, inputs)
     timing = None
     if is_timed and roundings <= allowed:
         from codesign.kernels.timing import CudaStopwatch, measure
 
-        timing = measure(partial(fast, **inputs), stopwatch=CudaStopwatch(), budget_s=SECONDS_A_CASE)
+        timing = measure(partial(fast, **inputs), stopwatch=CudaStopwatch(device), budget_s=SECONDS_A_CASE)
     return Case(sizes, roundings, work_of(kernel, inputs), timing)
 
 
@@ -210,27 +198,21 @@ def check(
     return disagreement(found[rows], expected)
 
 
-def measured_ceilings() -> Ceilings:
-    """This device's copy bandwidth and bf16 matrix rate, as torch reaches them."""
-    import torch
-    from codesign.kernels.timing import CudaStopwatch, measure
+def measured_roof(device: str) -> Roof:
+    """This device's copy bandwidth and matrix rate, as `workbench calibrate` measures them."""
+    from codesign.kernels.roof import measure_roof
 
-    source = torch.empty(2**30, dtype=torch.uint8, device="cuda")
-    target = torch.empty_like(source)
-    copy = measure(lambda: target.copy_(source), stopwatch=CudaStopwatch(), budget_s=SECONDS_A_CASE)
-    side = 8192
-    a, b = (torch.randn(side, side, dtype=torch.bfloat16, device="cuda") for _ in range(2))
-    product = measure(lambda: a @ b, stopwatch=CudaStopwatch(), budget_s=SECONDS_A_CASE)
-    return Ceilings(2.0 * source.numel() / copy.median_s, 2.0 * side**3 / product.median_s)
+    with open_device(device).bench() as bench:
+        return measure_roof(bench, (FORMAT,))
 
 
-def line(kernel: str, case: Case, allowed: float, ceilings: Ceilings | None) -> str:
+def line(kernel: str, case: Case, allowed: float, roof: Roof | None) -> str:
     sizes = " ".join(f"{name}={value}" for name, value in case.sizes.items())
     verdict = "agrees" if case.roundings <= allowed else "DISAGREES, not timed"
     text = f"{kernel:17}{verdict} ({case.roundings:.2f} roundings)  {sizes}"
-    if case.timing is None or ceilings is None:
+    if case.timing is None or roof is None:
         return text
-    floor_s, took_s = ceilings.floor_s(case.work), case.timing.median_s
+    floor_s, took_s = roof.floor_of(case.work.bytes, case.work.flops, FORMAT), case.timing.median_s
     return f"{text}\n{'':17}{took_s * 1e6:10.1f} µs, floor {floor_s * 1e6:.1f} µs: {floor_s / took_s:.0%}"
 
 

@@ -16,20 +16,20 @@ System = Annotated[str | None, typer.Option(help="A system of the published tabl
 
 def calibrate(
     out: Annotated[Path, typer.Option(help="Folder for journal, tables and profile.")],
-    device: Annotated[str, typer.Option(help="What to measure: cpu.")] = "cpu",
+    device: Annotated[str, typer.Option(help="What to measure: cpu, or a GPU as cuda:N.")] = "cpu",
     suite: Annotated[str, typer.Option(help="quick (under 2 minutes) or full.")] = "quick",
     source: Annotated[str | None, typer.Option("--from", help="aiconfigurator: fit published tables instead.")] = None,
     system: System = None,
     framework: Annotated[str | None, typer.Option(help="Of the published tables: vllm, sglang or trtllm.")] = None,
     operations: Annotated[str | None, typer.Option(help="Only these, a comma between them.")] = None,
     budget_s: Annotated[float | None, typer.Option(min=1.0, help="Seconds to measure. (default: by suite)")] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads to measure with. (default: all cores)")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Of the processor, to measure with. (default: all cores)")] = None,
     report: Annotated[Path | None, typer.Option(help="Write an HTML page that works offline.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew, whatever the journal holds.")] = False,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Measure this machine's kernels, or fit published measurements of a GPU, into a profile that knows its error.
+    """Measure the kernels of this machine's processor or GPU, or fit published ones, into a profile that knows its error.
 
     Interrupted, it keeps what was measured; the same command goes on.
     """
@@ -40,16 +40,12 @@ def calibrate(
         return
     if system is not None or framework is not None:
         raise UsageError("--system and --framework choose among published tables: add --from aiconfigurator")
-    if device != "cpu":
-        raise UsageError(
-            f"--device {device!r}: this command measures the processor (cpu); on a GPU run benchmarks/gpu_lane.py"
-        )
     from ..workbench.calibrate import calibrate as run
     from ..workbench.profile_lines import calibration_facts
 
     with progress_bar() as progress:
         result = run(
-            out=out, suite=suite, operations=() if operations is None else tuple(operations.split(",")),
+            out=out, device=device, suite=suite, operations=() if operations is None else tuple(operations.split(",")),
             threads=threads, budget_s=budget_s, resume=not fresh, seed=seed,
             progress=lambda done, total, left_s, what: progress(done, total, f"{what}, {left_s:.0f} s left"),
         )  # fmt: skip

@@ -39,10 +39,10 @@ class KernelEntry:
         return function
 
 
-_ALL, _CPU = VERSIONS, ("cpu",)
+_ALL, _CPU, _BOTH = VERSIONS, ("cpu",), ("cpu", "gpu")
 _ENTRIES = (
-    KernelEntry("gemm", "gemm", _CPU),
-    KernelEntry("routed_experts", "moe", _CPU),
+    KernelEntry("gemm", "gemm", _BOTH),
+    KernelEntry("routed_experts", "moe", _BOTH),
     KernelEntry("fused_moe", "moe_layer", _ALL),
     KernelEntry("latent_moe", "moe_layer", _ALL),
     KernelEntry("prefill_attention", "attention_prefill", _CPU),
@@ -53,7 +53,7 @@ _ENTRIES = (
     KernelEntry("norm", "norm", _CPU),
     KernelEntry("router_top_k", "router_top_k", _CPU),
     KernelEntry("sampling", "sampling", _CPU),
-    KernelEntry("copy", "copy", _CPU),
+    KernelEntry("copy", "copy", _BOTH),
     KernelEntry("gather_experts", "copy", _ALL),
     KernelEntry("storage_read", "storage_read", _CPU),
     KernelEntry("decompress", "decompress", _CPU),

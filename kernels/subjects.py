@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import UsageError
-from ..sim.ops import Operation
+from ..sim.ops import Copy, Operation
 from .arena import Arena
 from .registry import kernel
-from .timing import Call
+from .timing import Call, CpuStopwatch, Stopwatch
 
 if TYPE_CHECKING:
     import torch
@@ -26,19 +26,31 @@ if TYPE_CHECKING:
 PAGE_TOKENS = 16  # vLLM's default block of its paged cache
 CHUNK = 64  # tokens of one chunk of a scan: the processor's best; Mamba-2's own GPU kernels use 64 to 256
 _MOST_SETS = 64
+_GATHERED = 8  # experts of a copy within a device: the top-k of most mixtures
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What measured kernels work on: arrays, a file for storage reads, and how large the cache to be avoided is."""
+    """What measured kernels work on: arrays, a file for storage reads, how large the cache to be avoided is, and a watch."""
 
     arena: Arena
     cache_bytes: int
+    """0 where the watch empties the cache itself."""
     file: DirectFile | None = None
+    watch: Stopwatch = field(default_factory=CpuStopwatch)
+    host_watch: Stopwatch | None = None
+    """For what the host takes part in while the device works; None: as all else."""
+    interpreted: bool = False
+    """The GPU's kernels on the processor, in Triton's interpreter: for tests."""
 
     @property
     def version(self) -> str:
-        return "cpu" if self.arena.device == "cpu" else "gpu"
+        return "cpu" if self.arena.device == "cpu" and not self.interpreted else "gpu"
+
+    def stopwatch(self, operation: Operation) -> Stopwatch:
+        """The watch for an operation: copies of pageable memory are staged by the host, which events would not see."""
+        staged = isinstance(operation, Copy) and "host" in (operation.source, operation.target) and not operation.pinned
+        return self.host_watch if staged and self.host_watch is not None else self.watch
 
 
 def subject(operation: Operation, bench: Bench) -> tuple[str, list[Call]]:
@@ -58,7 +70,8 @@ _Made = tuple[str, Callable[[], Call]]
 # The builders take one shape each, the operation of `sim.ops` that BUILDERS names; its fields are whole numbers here.
 
 
-def _dtype(name: str) -> torch.dtype:
+def float_format(name: str) -> torch.dtype:
+    """torch's name of a format. Raises `UsageError` for one that no kernel here is measured in."""
     import torch
 
     known = {"bf16": torch.bfloat16, "fp32": torch.float32, "fp16": torch.float16}
@@ -68,7 +81,7 @@ def _dtype(name: str) -> torch.dtype:
 
 
 def _gemm(op: Any, bench: Bench) -> _Made:
-    run, dtype, take = kernel("gemm").load(bench.version), _dtype(op.weights), bench.arena.take
+    run, dtype, take = kernel("gemm").load(bench.version), float_format(op.weights), bench.arena.take
 
     def make() -> Call:
         x, w = take(op.m, op.k, dtype=dtype), take(op.n, op.k, dtype=dtype)
@@ -84,7 +97,7 @@ def _moe(op: Any, bench: Bench) -> _Made:
         raise UsageError(
             "experts are measured on one device and with evenly drawn tokens: tp 1, ep 1, uniform"
         )
-    run, dtype, take = kernel("routed_experts").load(bench.version), _dtype(op.weights), bench.arena.take
+    run, dtype, take = kernel("routed_experts").load(bench.version), float_format(op.weights), bench.arena.take
     activation = "silu" if op.gated else "relu2"
     rows = op.width * (2 if op.gated else 1)
     generator = torch.Generator().manual_seed(op.tokens)
@@ -107,7 +120,7 @@ def _moe_layer(op: Any, bench: Bench) -> _Made:
     if op.shared_width or op.tp != 1 or op.ep != 1:
         raise UsageError("a mixture is measured alone on one device: shared_width 0, tp 1, ep 1")
     name = "fused_moe" if op.latent is None else "latent_moe"
-    run, dtype, take = kernel(name).load(bench.version), _dtype(op.weights), bench.arena.take
+    run, dtype, take = kernel(name).load(bench.version), float_format(op.weights), bench.arena.take
     wide = op.hidden if op.latent is None else op.latent
     settings: dict[str, Any] = {"top_k": op.top_k, "activation": "silu" if op.gated else "relu2"}
     rows = op.width * (2 if op.gated else 1)
@@ -131,7 +144,7 @@ def _prefill(op: Any, bench: Bench) -> _Made:
         raise UsageError("prompts are measured without a prefix and with values as wide as keys")
     run, dtype, take = (
         kernel("prefill_attention").load(bench.version),
-        _dtype(op.activations),
+        float_format(op.activations),
         bench.arena.take,
     )
 
@@ -148,7 +161,7 @@ def _decode(op: Any, bench: Bench) -> _Made:
 
     if op.shared_kv or op.value_dim not in (None, op.head_dim):
         raise UsageError("decoding is measured with keys and values of one width")
-    run, dtype, take = kernel("decode_attention").load(bench.version), _dtype(op.kv_cache), bench.arena.take
+    run, dtype, take = kernel("decode_attention").load(bench.version), float_format(op.kv_cache), bench.arena.take
     pages_each = -(-op.context // PAGE_TOKENS)
     pages = op.batch * pages_each
     generator = torch.Generator().manual_seed(pages)
@@ -166,7 +179,7 @@ def _decode(op: Any, bench: Bench) -> _Made:
 def _scan(op: Any, bench: Bench) -> _Made:
     import torch
 
-    run, dtype, take = kernel("mamba2_scan").load(bench.version), _dtype(op.activations), bench.arena.take
+    run, dtype, take = kernel("mamba2_scan").load(bench.version), float_format(op.activations), bench.arena.take
     decay = -torch.rand(op.heads, generator=torch.Generator().manual_seed(0)).to(bench.arena.device)
 
     def make() -> Call:
@@ -182,7 +195,7 @@ def _scan(op: Any, bench: Bench) -> _Made:
 
 
 def _norm(op: Any, bench: Bench) -> _Made:
-    run, dtype, take = kernel("norm").load(bench.version), _dtype(op.activations), bench.arena.take
+    run, dtype, take = kernel("norm").load(bench.version), float_format(op.activations), bench.arena.take
 
     def make() -> Call:
         x, weight = take(op.tokens, op.hidden, dtype=dtype), take(op.hidden, dtype=dtype)
@@ -207,7 +220,7 @@ def _router(op: Any, bench: Bench) -> _Made:
 def _sampling(op: Any, bench: Bench) -> _Made:
     import torch
 
-    run, dtype, take = kernel("sampling").load(bench.version), _dtype(op.logits), bench.arena.take
+    run, dtype, take = kernel("sampling").load(bench.version), float_format(op.logits), bench.arena.take
     uniforms = torch.rand(op.rows, generator=torch.Generator().manual_seed(0)).to(bench.arena.device)
 
     def make() -> Call:
@@ -220,6 +233,8 @@ def _sampling(op: Any, bench: Bench) -> _Made:
 def _copy(op: Any, bench: Bench) -> _Made:
     import torch
 
+    if bench.version == "gpu":
+        return _device_copy(op, bench)
     if (op.source, op.target) != ("host", "host"):
         raise UsageError(f"copies are measured from host to host memory, got {op.source} to {op.target}")
     run, take = kernel("copy").load(bench.version), bench.arena.take
@@ -228,6 +243,41 @@ def _copy(op: Any, bench: Bench) -> _Made:
         source = take(op.size_bytes, dtype=torch.uint8)
         target = torch.zeros_like(source)
         return lambda: run(source, target)
+
+    return "copy", make
+
+
+def _device_copy(op: Any, bench: Bench) -> _Made:
+    """Over the link, or within the device: there as a gather of experts, which is what moves them."""
+    import torch
+
+    take, device = bench.arena.take, bench.arena.device
+    ways = (op.source, op.target)
+    if ways == ("device", "device"):
+        gather = kernel("gather_experts").load("gpu")
+        if op.size_bytes % _GATHERED:
+            raise UsageError(
+                f"copies within a device gather {_GATHERED} rows: their bytes must be a multiple, got {op.size_bytes}"
+            )
+
+        def make_gather() -> Call:
+            cache = take(2 * _GATHERED, op.size_bytes // _GATHERED, dtype=torch.uint8)
+            slots = torch.arange(0, 2 * _GATHERED, 2, device=device)
+            return lambda: gather(cache, slots)
+
+        return "gather_experts", make_gather
+    if ways not in (("host", "device"), ("device", "host")):
+        raise UsageError(f"copies of a GPU are measured within it, to it and from it, got {op.source} to {op.target}")
+    run = kernel("copy").load("gpu")
+
+    def make() -> Call:
+        near = take(op.size_bytes, dtype=torch.uint8)
+        pin = op.pinned and not bench.interpreted
+        far = torch.zeros(op.size_bytes, dtype=torch.uint8, pin_memory=pin)
+        if op.source == "host":  # the arena is not to be written to
+            target = torch.empty_like(near)
+            return lambda: run(far, target, queued=op.pinned)
+        return lambda: run(near, far, queued=op.pinned)
 
     return "copy", make
 

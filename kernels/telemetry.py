@@ -95,6 +95,10 @@ class GpuSample:
     def to_dict(self) -> dict[str, object]:
         return asdict(self)
 
+    def known(self) -> dict[str, float]:
+        """What the driver told, without the number of the device."""
+        return {name: v for name, v in asdict(self).items() if v is not None and name != "index"}
+
 
 def gpu_samples() -> tuple[GpuSample, ...]:
     """One sample of each GPU; empty where there is none. Never raises."""
@@ -106,6 +110,19 @@ def gpu_samples() -> tuple[GpuSample, ...]:
         return ()
     except Exception:  # a binding and a driver of unlike versions fail in many ways
         return ()
+
+
+def gpu_sample(uuid: str) -> GpuSample | None:
+    """One sample of the GPU with that UUID (without "GPU-"); None where the driver does not know it. Never raises.
+
+    By UUID, because CUDA_VISIBLE_DEVICES renumbers devices for CUDA and not for the driver.
+    """
+    try:
+        with nvml() as binding:
+            handle = binding.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
+            return _sample(binding, int(binding.nvmlDeviceGetIndex(handle)), handle)
+    except Exception:  # no driver, or a binding and a driver of unlike versions, which fail in many ways
+        return None
 
 
 def _sample(binding: ModuleType, index: int, handle: object) -> GpuSample:

@@ -49,22 +49,28 @@ class Stopwatch(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CpuStopwatch:
-    """Wall time of calls that have ended when they return."""
+    """Wall time of calls that have ended when they return, or when `wait` does."""
 
     clock: Clock = time.perf_counter
     known_step_s: float | None = None
     """What the clock can tell apart, in seconds; None: found out by reading it."""
     name: str = "perf_counter"
+    wait: Call | None = None
+    """Waits for work that calls may leave behind, before the clock is read: a device's copies. None: they leave none."""
 
     @property
     def step_s(self) -> float:
         return clock_step_s(self.clock) if self.known_step_s is None else self.known_step_s
 
     def lap(self, functions: Sequence[Call], start: int, calls: int) -> float:
-        clock, count = self.clock, len(functions)
+        clock, count, wait = self.clock, len(functions), self.wait
+        if wait is not None:
+            wait()
         began = clock()
         for position in range(start, start + calls):
             functions[position % count]()
+        if wait is not None:
+            wait()
         return clock() - began
 
 

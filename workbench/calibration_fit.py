@@ -34,6 +34,7 @@ def fit_and_check(result: CalibrationResult, *, threads: int = 1) -> tuple[Profi
     No profile where only tables were measured. Raises `UsageError` where an operation has no row to fit.
     """
     from ..sim.profile import fit_profile, save_profile
+    from .calibration_result import measured_system
 
     kept = {name: _rows(table, held_out=False) for name, table in result.tables.items()}
     empty = [name for name, table in kept.items() if not len(table)]
@@ -43,7 +44,7 @@ def fit_and_check(result: CalibrationResult, *, threads: int = 1) -> tuple[Profi
         )
     if not kept:
         return None, result
-    system = str(result.environment.get("cpu") or result.environment.get("machine") or "this machine")
+    system = measured_system(result.environment)
     profile = fit_profile(list(kept.values()), system=system, threads=threads, models=False)
     save_profile(profile, result.folder / "profile")
     errors = held_out_errors(profile, {name: result.tables[name] for name in kept})

@@ -22,7 +22,7 @@ _KIND = "calibration journal"
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One case measured once: raw samples in seconds per call."""
+    """One case measured once: raw samples in seconds per call; or why it could not be."""
 
     key: str
     round: int
@@ -30,18 +30,22 @@ class Visit:
     samples_s: tuple[float, ...]
     first_call_s: float | None = None
     warnings: tuple[str, ...] = ()
+    telemetry: Mapping[str, float] | None = None
+    """What the device's driver told after it: clocks, temperature, power."""
+    skipped: str | None = None
+    """Why the case has no time: it does not fit into memory. There are no samples then."""
 
     def to_line(self) -> str:
-        row: dict[str, Any] = {
-            "key": self.key,
-            "round": self.round,
-            "kernel": self.kernel,
-            "samples_s": self.samples_s,
-        }
+        row: dict[str, Any] = {"key": self.key, "round": self.round, "kernel": self.kernel}
+        if self.skipped is not None:
+            return json.dumps({**row, "skipped": self.skipped}, ensure_ascii=False)
+        row["samples_s"] = self.samples_s
         if self.first_call_s is not None:
             row["first_call_s"] = self.first_call_s
         if self.warnings:
             row["warnings"] = self.warnings
+        if self.telemetry:
+            row["telemetry"] = dict(self.telemetry)
         return json.dumps(row, ensure_ascii=False, allow_nan=False)
 
 
@@ -146,8 +150,8 @@ def _object(path: Path, line: str, number: int) -> dict[str, Any]:
 
 
 def _visit(path: Path, row: dict[str, Any], number: int) -> Visit:
-    samples = row.get("samples_s")
-    good = (
+    skipped, samples = row.get("skipped"), row.get("samples_s")
+    good = (isinstance(skipped, str) and samples is None) or (
         isinstance(samples, list)
         and samples
         and all(isinstance(s, int | float) and 0 < s < 1e9 for s in samples)
@@ -159,7 +163,7 @@ def _visit(path: Path, row: dict[str, Any], number: int) -> Visit:
     try:
         return Visit(
             str(row["key"]), int(row["round"]), str(row["kernel"]), tuple(map(float, samples or ())),
-            row.get("first_call_s"), tuple(row.get("warnings", ())),
+            row.get("first_call_s"), tuple(row.get("warnings", ())), row.get("telemetry"), skipped,
         )  # fmt: skip
     except (KeyError, ValueError, TypeError) as error:
         raise InputFileError(path, f"lacks or misstates {error}", f"line {number}") from error

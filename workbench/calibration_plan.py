@@ -86,14 +86,18 @@ def plan(
     operations: Sequence[str] = (),
     with_storage: bool = True,
     wanted: Sequence[Any] = (),
+    grids: Mapping[str, Any] | None = None,
 ) -> list[Case]:
     """The cases of a suite in a fixed order; with `wanted`, shapes that are asked for and so never held out.
+
+    `grids`: operation → its grid on the device that is measured, the processor's (`GRIDS`) if None.
 
     Raises `UsageError` for unknown names, or where nothing can be measured within the limits.
     """
     if suite not in SUITES:
         raise unknown_name("suite", suite, SUITES)
-    grids = {name: grid for name, grid in GRIDS.items() if with_storage or name != "storage_read"}
+    offered = GRIDS if grids is None else grids
+    grids = {name: grid for name, grid in offered.items() if with_storage or name != "storage_read"}
     for name in operations:
         if name not in grids:
             raise unknown_name("operation to calibrate", name, grids)
@@ -129,20 +133,24 @@ def _hash(whole_shape: object) -> int:
     return int(sha256(repr(whole_shape).encode()).hexdigest(), 16)
 
 
-def _gemms(full: bool) -> Iterator[Gemm]:
-    # OLMoE, Qwen3-30B, gpt-oss, Nemotron and Llama projections, and widths between them
-    shapes = [(2048, 2048), (4096, 2048), (2048, 4096), (512, 2048), (1024, 1024), (2880, 2880), (768, 2048), (2048, 768),
-              (1536, 1536), (4096, 1024), (1024, 4096), (3072, 1024), (1024, 2560), (2560, 1024), (5120, 2880),
-              (640, 1280)]  # fmt: skip
+def gemm_shapes(full: bool) -> list[tuple[int, int]]:
+    """(n, k): OLMoE, Qwen3-30B, gpt-oss, Nemotron and Llama projections, and widths between them."""
+    few = [(2048, 2048), (4096, 2048), (2048, 4096), (512, 2048), (1024, 1024), (2880, 2880), (768, 2048), (2048, 768),
+           (1536, 1536), (4096, 1024), (1024, 4096), (3072, 1024), (1024, 2560), (2560, 1024), (5120, 2880),
+           (640, 1280)]  # fmt: skip
     more = [(4096, 4096), (14336, 4096), (4096, 14336), (6144, 2048), (2048, 6144), (8192, 2048), (1408, 2048), (2048, 1408),
             (256, 4096), (2688, 1024), (1024, 2688), (3584, 1792), (1792, 3584), (512, 512)]  # fmt: skip
+    return few + more if full else few
+
+
+def _gemms(full: bool) -> Iterator[Gemm]:
     rows = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512) if full else (1, 4, 16, 64, 256)
     for form in ("bf16", "fp32") if full else ("bf16",):
-        for (n, k), m in product(shapes + more if full else shapes, rows):
+        for (n, k), m in product(gemm_shapes(full), rows):
             yield Gemm(m, n, k, weights=form, activations=form, out=form)
 
 
-def _mixtures(full: bool) -> list[tuple[int, int, int, int, bool]]:
+def mixture_shapes(full: bool) -> list[tuple[int, int, int, int, bool]]:
     """(width the experts read, their own width, experts, top-k, gated)"""
     few = [(2048, 1024, 64, 8, True), (2048, 768, 128, 8, True), (1024, 512, 32, 4, True), (512, 256, 64, 8, True),
            (1024, 768, 64, 6, True), (1024, 2688, 64, 4, False), (512, 512, 128, 8, False), (768, 384, 48, 4, True),
@@ -158,23 +166,28 @@ def _tokens(full: bool) -> tuple[int, ...]:
 
 def _moes(full: bool) -> Iterator[GroupedGemm]:
     for form in ("bf16", "fp32") if full else ("bf16",):
-        for (hidden, width, experts, top_k, gated), tokens in product(_mixtures(full), _tokens(full)):
+        for (hidden, width, experts, top_k, gated), tokens in product(mixture_shapes(full), _tokens(full)):
             yield GroupedGemm(
                 tokens, hidden, width, experts, top_k, gated=gated, weights=form, activations=form
             )
 
 
 def _moe_layers(full: bool) -> Iterator[MoeLayer]:
-    for (wide, width, experts, top_k, gated), tokens in product(
-        _mixtures(full), _tokens(full) if full else (1, 8, 64)
-    ):
+    return moe_layers(mixture_shapes(full), _tokens(full) if full else (1, 8, 64))
+
+
+def moe_layers(
+    shapes: Sequence[tuple[int, int, int, int, bool]], token_counts: Sequence[int]
+) -> Iterator[MoeLayer]:
+    """Whole layers of those mixtures, standard or latent."""
+    for (wide, width, experts, top_k, gated), tokens in product(shapes, token_counts):
         if gated:
             yield MoeLayer(tokens, wide, width, experts, top_k)
         else:  # experts without a gate are those of latent mixtures: a latent of a quarter of the hidden width
             yield MoeLayer(tokens, 4 * wide, width, experts, top_k, latent=wide, gated=False)
 
 
-def _attentions(full: bool) -> list[tuple[int, int, int, int]]:
+def attention_shapes(full: bool) -> list[tuple[int, int, int, int]]:
     """(heads, KV heads, head size, window or 0)"""
     few = [(16, 16, 128, 0), (32, 4, 128, 0), (32, 8, 64, 0), (64, 8, 64, 128), (16, 2, 128, 0), (8, 8, 64, 0),
            (24, 8, 128, 0), (16, 4, 64, 256), (12, 12, 64, 0), (32, 2, 128, 0)]  # fmt: skip
@@ -192,19 +205,20 @@ def _attentions(full: bool) -> list[tuple[int, int, int, int]]:
 
 def _prefills(full: bool) -> Iterator[PrefillAttention]:
     lengths = (64, 128, 256, 512, 1024, 2048) if full else (64, 256, 1024)
-    for (heads, kv_heads, size, window), tokens in product(_attentions(full), lengths):
+    for (heads, kv_heads, size, window), tokens in product(attention_shapes(full), lengths):
         yield PrefillAttention(1, tokens, heads, kv_heads, size, window=window or None)
 
 
 def _decodes(full: bool) -> Iterator[DecodeAttention]:
     contexts = (128, 512, 1024, 2048, 4096, 8192) if full else (128, 1024, 4096)
     for (heads, kv_heads, size, window), batch, context in product(
-        _attentions(full), (1, 4, 16) if full else (1, 8), contexts
+        attention_shapes(full), (1, 4, 16) if full else (1, 8), contexts
     ):
         yield DecodeAttention(batch, context, heads, kv_heads, size, window=window or None)
 
 
-def _scans(full: bool) -> Iterator[Scan]:
+def scan_shapes(full: bool) -> list[tuple[int, int, int, int]]:
+    """(heads, head size, groups, state)"""
     few = [(64, 64, 8, 128), (32, 64, 1, 128), (24, 64, 1, 128), (16, 64, 2, 64), (48, 32, 4, 64), (32, 32, 1, 16),
            (16, 64, 1, 128), (32, 64, 2, 64), (48, 64, 1, 64), (64, 32, 2, 64), (32, 64, 4, 128), (16, 128, 1, 64),
            (24, 32, 2, 128), (40, 64, 1, 64)]  # fmt: skip
@@ -216,8 +230,12 @@ def _scans(full: bool) -> Iterator[Scan]:
         (16, 32, 1, 32),
         (64, 64, 4, 64),
     ]
-    shapes, lengths = (few + more, (64, 128, 256, 512, 1024)) if full else (few, (64, 256))
-    for (heads, size, groups, state), both, tokens in product(shapes, (False, True), lengths):
+    return few + more if full else few
+
+
+def _scans(full: bool) -> Iterator[Scan]:
+    lengths = (64, 128, 256, 512, 1024) if full else (64, 256)
+    for (heads, size, groups, state), both, tokens in product(scan_shapes(full), (False, True), lengths):
         yield Scan(1, tokens, heads, size, groups, state, bidirectional=both)
 
 

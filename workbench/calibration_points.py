@@ -195,6 +195,8 @@ def _spreads(journal: Path) -> dict[str, list[float]]:
     for number, line in enumerate(whole.splitlines()[1:], start=2):
         try:
             row = json.loads(line)
+            if "skipped" in row:
+                continue
             visit = Visit(
                 str(row["key"]), int(row["round"]), "", tuple(float(one) for one in row["samples_s"])
             )

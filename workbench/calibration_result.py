@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UsageError
+from ..sim.ops import Copy, Operation, StorageRead
 from .calibration_journal import Visit
 from .calibration_plan import Case
 
@@ -35,7 +36,7 @@ class OperationSummary:
     """Median over shapes of (p75 − p25) / median of the rounds' medians: how well a time repeats."""
     spread_p90: float | None
     roof_share_median: float | None
-    """Median over shapes of floor / measured; None for storage, whose roof is not memory."""
+    """Median over shapes of floor / measured; None for storage and links, whose roof is not memory."""
     median_ape: float | None = None
     p90_ape: float | None = None
     coverage_90: float | None = None
@@ -61,6 +62,8 @@ class CalibrationResult:
     folder: Path
     unmeasured: tuple[str, ...] = field(default=())
     """Cases that the budget did not reach; the same call goes on with them."""
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    """Cases without a time because they do not fit into memory → the reason."""
     profile: Path | None = None
     """Header of the saved profile."""
 
@@ -83,6 +86,7 @@ class CalibrationResult:
         slowest = None if self.slowest is None else self.slowest.operation
         found = {
             "operations": operations, "roof": self.roof.to_dict(), "slowest": slowest, "unmeasured": len(self.unmeasured),
+            "skipped": dict(self.skipped) or None,
             "folder": str(self.folder), "profile": None if self.profile is None else str(self.profile),
             "environment": dict(self.environment),
         }  # fmt: skip
@@ -119,6 +123,7 @@ class CalibrationResult:
             found.append(
                 f"{len(self.unmeasured)} shapes were not reached within the budget: the same command goes on with them"
             )
+        found += [f"skipped: {key}: {reason}" for key, reason in self.skipped.items()]
         return found
 
 
@@ -127,11 +132,16 @@ def collect(
 ) -> CalibrationResult:
     """Tables and summaries of what a journal holds for these cases. Tables are written into `folder`."""
     by_key: dict[str, list[Visit]] = defaultdict(list)
+    skipped: dict[str, str] = {}
     for visit in visits:
-        by_key[visit.key].append(visit)
+        if visit.skipped:
+            skipped[visit.key] = visit.skipped
+        else:
+            by_key[visit.key].append(visit)
     measured = [case for case in cases if case.key in by_key]
     if not measured:
-        raise UsageError("nothing was measured: allow more time")
+        why = next(iter(skipped.values()), None)
+        raise UsageError(f"nothing was measured: {f'the first reason: {why}' if why else 'allow more time'}")
     tables, summaries = {}, []
     for name in dict.fromkeys(case.name for case in measured):
         chosen = [case for case in measured if case.name == name]
@@ -139,8 +149,31 @@ def collect(
         table.save(folder / name)
         tables[name] = table
         summaries.append(_summary(name, chosen, table.rows, by_key, roof))
-    unmeasured = tuple(case.key for case in cases if case.key not in by_key)
-    return CalibrationResult(tables, tuple(summaries), roof, environment, folder, unmeasured)
+    skipped = {case.key: skipped[case.key] for case in cases if case.key in skipped and case.key not in by_key}
+    unmeasured = tuple(case.key for case in cases if case.key not in by_key and case.key not in skipped)
+    return CalibrationResult(tables, tuple(summaries), roof, environment, folder, unmeasured, skipped)
+
+
+def measured_system(environment: Mapping[str, Any]) -> str:
+    """The name of what was measured: the GPU, or the processor."""
+    known = (environment[key] for key in ("device_name", "cpu", "machine") if environment.get(key))
+    return str(next(known, "this machine"))
+
+
+def seen_by_driver(visits: Iterable[Visit]) -> dict[str, float]:
+    """Lowest and highest of what the driver told during the visits; nothing where it told nothing."""
+    seen: dict[str, list[float]] = defaultdict(list)
+    for visit in visits:
+        for name, value in (visit.telemetry or {}).items():
+            seen[name].append(value)
+    return {f"{name}_{end.__name__}": end(values) for name, values in seen.items() for end in (min, max)}
+
+
+def _has_memory_roof(operation: Operation) -> bool:
+    """Whether its bytes move within one memory; storage and copies over a link are bounded by those."""
+    return not isinstance(operation, StorageRead) and not (
+        isinstance(operation, Copy) and operation.source != operation.target
+    )
 
 
 def _table(
@@ -158,7 +191,7 @@ def _table(
         rows.append(
             {
                 **case.shape, "seconds": quietest_s(visits), "samples": samples, "first_call_s": first,
-                "system": str(environment.get("cpu", environment.get("machine", "cpu"))), "framework": "codesign",
+                "system": measured_system(environment), "framework": "codesign",
                 "version": str(environment.get("torch", "")), "kernel": visits[0].kernel, "held_out": case.held_out,
             }
         )  # fmt: skip
@@ -169,15 +202,20 @@ def _summary(
     name: str, cases: Sequence[Case], rows: pd.DataFrame, by_key: Mapping[str, Sequence[Visit]], roof: Roof
 ) -> OperationSummary:
     spreads = np.array([spread for case in cases if (spread := run_spread(by_key[case.key])) is not None])
-    seconds = rows["seconds"].to_numpy(np.float64)
-    shares = np.array([roof.floor_s(case.operation) for case in cases]) / seconds
+    shares = np.array(
+        [
+            roof.floor_s(case.operation) / took
+            for case, took in zip(cases, rows["seconds"].to_numpy(np.float64), strict=True)
+            if _has_memory_roof(case.operation)
+        ]
+    )
     return OperationSummary(
         operation=name,
         rows=len(cases),
         held_out_rows=sum(case.held_out for case in cases),
         spread_median=_quantile(spreads, 0.5),
         spread_p90=_quantile(spreads, 0.9),
-        roof_share_median=None if name == "storage_read" else _quantile(shares, 0.5),
+        roof_share_median=_quantile(shares, 0.5),
     )
 
 

@@ -48,6 +48,7 @@ def calibration_facts(result: CalibrationResult) -> dict[str, Any]:
         "roof": {"bytes_per_s": result.roof.bytes_per_s, "flops_per_s": dict(result.roof.flops_per_s)},
         "environment": dict(result.environment),
         "unmeasured": list(result.unmeasured),
+        **({"skipped": dict(result.skipped)} if result.skipped else {}),
     }
 
 

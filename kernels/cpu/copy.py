@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ...errors import UsageError
+from ..reference.shapes import alike
 
 
 def copy(source: Tensor, target: Tensor) -> Tensor:
     """`target` filled from `source`, bit for bit. Raises `UsageError` where they differ in shape or format."""
-    if source.shape != target.shape or source.dtype != target.dtype:
-        raise UsageError(
-            f"a copy needs two alike, got {list(source.shape)} {source.dtype} and {list(target.shape)} {target.dtype}"
-        )
+    alike(source, target)
     return target.copy_(source)

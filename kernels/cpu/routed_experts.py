@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...errors import UsageError
-from ..reference.shapes import Activation
+from ..reference.shapes import Activation, check_choices
 from .fused_moe import mix_experts
 from .router_top_k import by_expert
 
@@ -24,10 +23,7 @@ def routed_experts(
 
     `weights_TK` fp32, `experts_TK` int64. Raises `UsageError` where the sizes of tokens and choices differ.
     """
-    if weights_TK.shape != experts_TK.shape or experts_TK.ndim != 2 or len(experts_TK) != len(x_TW):
-        raise UsageError(
-            f"{len(x_TW)} tokens need weights and experts [T, K], got {list(weights_TK.shape)} and {list(experts_TK.shape)}"
-        )
+    check_choices(x_TW, weights_TK, experts_TK)
     with torch.inference_mode():
         order = by_expert(weights_TK, experts_TK, w_in_NIW.shape[0])
         return mix_experts(x_TW, order, w_in_NIW, w_out_NWM, activation).to(x_TW.dtype)

@@ -1,4 +1,5 @@
-"""The kernels in Triton, for CUDA devices. One file a kernel, with the signature of `kernels.reference`.
+"""The kernels in Triton, for CUDA devices, and torch's own product and copies. One file a kernel, with the signature of
+`kernels.reference` where there is one.
 
 Without a device they run in Triton's interpreter, slowly and for tests only: set TRITON_INTERPRET=1 before Triton is first
 imported. Arrays must be contiguous and on one device; nothing here waits for the device, so what would have to be read

@@ -78,6 +78,22 @@ def moe_sizes(
     return MoeSizes(tokens, hidden, wide, num_experts, top_k, width, gated=rows == 2 * width)
 
 
+def check_choices(x_TW: Tensor, weights_TK: Tensor, experts_TK: Tensor) -> None:
+    """Refuse choices of experts that are not [T, K] of both weights and ids for these tokens."""
+    if weights_TK.shape != experts_TK.shape or experts_TK.ndim != 2 or len(experts_TK) != len(x_TW):
+        raise UsageError(
+            f"{len(x_TW)} tokens need weights and experts [T, K], got {list(weights_TK.shape)} and {list(experts_TK.shape)}"
+        )
+
+
+def alike(source: Tensor, target: Tensor) -> None:
+    """Refuse a copy between arrays of unlike shape or format."""
+    if source.shape != target.shape or source.dtype != target.dtype:
+        raise UsageError(
+            f"a copy needs two alike, got {list(source.shape)} {source.dtype} and {list(target.shape)} {target.dtype}"
+        )
+
+
 def latent_width(x_TD: Tensor, down_LD: Tensor, up_DL: Tensor) -> int:
     """The latent width of the two projections, checked against each other and the hidden width."""
     _, hidden = dimensions("x_TD", x_TD, 2)
