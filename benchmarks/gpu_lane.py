@@ -115,7 +115,7 @@ def lane(sizes: dict[str, list[Sizes]], *, is_timed: bool, out: Path, budget_s: 
     from codesign.kernels.reference.agreement import ALLOWED_ROUNDINGS, TRUNCATION
 
     began = time.perf_counter()
-    device = "cpu" if INTERPRETED.value else open_device("cuda:0").name
+    device = "cpu" if INTERPRETED.value and not is_timed else open_device("cuda:0").name
     allowed = ALLOWED_ROUNDINGS * (TRUNCATION if INTERPRETED.value else 1.0)
     roof = measured_roof(device) if is_timed else None
     if roof is None:

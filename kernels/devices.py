@@ -158,7 +158,6 @@ class CudaDevice:
             try:
                 yield Bench(arena, 0, None, watch, waited)
             finally:
-                del arena, watch
                 torch.cuda.empty_cache()
 
     def sample(self) -> Mapping[str, float] | None:
@@ -199,6 +198,10 @@ def open_device(name: str = "cpu", *, threads: int | None = None) -> Device:
     if index >= count:
         those = "is 1 CUDA device, cuda:0" if count == 1 else f"are {count} CUDA devices, cuda:0 to cuda:{count - 1}"
         raise UsageError(f"device {name}: there {those}")
+    from .gpu.launch import INTERPRETED
+
+    if INTERPRETED.value:
+        raise UsageError(f"device {name}: TRITON_INTERPRET is set, and times of Triton's interpreter say nothing: unset it")
     return CudaDevice(index)
 
 

@@ -187,6 +187,15 @@ def test_other_names_and_threads_of_a_gpu_are_refused(name: str, threads: int | 
         devices.open_device(name, threads=threads)
 
 
+@pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="kernels are compiled here")
+def test_the_interpreter_is_never_timed_in_the_name_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "probe_gpus", lambda: GpuProbe((A_GPU,), None))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(UsageError, match="TRITON_INTERPRET is set"):
+        devices.open_device("cuda:0")
+
+
 def test_an_unknown_gpu_has_no_telemetry() -> None:
     assert telemetry.gpu_sample("0-0") is None
 
