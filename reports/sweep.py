@@ -10,6 +10,7 @@ from ..errors import UsageError
 from ..workbench.sweep import SweepResult, load_sweep
 from .palette import Look
 from .rendering import Figure, rendered, write_html
+from .sweep_bands import Bands, band_note, bands_of
 from .sweep_figures import (
     all_looks,
     draw_curves,
@@ -46,6 +47,8 @@ class SweepPage(NamedTuple):
     errors: dict[str, int]
     failed: int
     version: str
+    bands: dict[str, Bands]
+    """Of the hit rate, and of the objective where that is a time."""
     left_out: int
     """Settings without figures of their own."""
 
@@ -72,6 +75,7 @@ def sweep_page(result: SweepResult) -> SweepPage:
         errors=dict(result.run["counts"]["errors"]),
         failed=result.run["counts"]["failed"],
         version=result.run["version"],
+        bands={name: bands_of(result, shown, name) for name in dict.fromkeys(("hit_rate", objective)) if name != "misses"},
         left_out=len(settings) - len(shown),
     )
 
@@ -95,12 +99,12 @@ def page_figures(page: SweepPage) -> dict[str, tuple[Figure, ...]]:
     objective, colours = page.objective, page.looks
     found = {
         "heat": each("heat", lambda one: draw_heat(one, "hit_rate")),
-        "curves": each("curves", lambda one: draw_curves(one, "hit_rate", colours)),
+        "curves": each("curves", lambda one: draw_curves(one, "hit_rate", colours, page.bands["hit_rate"])),
         "kinds": each("kinds", lambda one: draw_kinds(one, one.capacities[0])),
     }
     if timed:
         found["gain"] = each("gain", lambda one: draw_heat(one, objective))
-        found["latency"] = each("latency", lambda one: draw_curves(one, objective, colours))
+        found["latency"] = each("latency", lambda one: draw_curves(one, objective, colours, page.bands[objective]))
         found["traffic"] = each("traffic", lambda one: draw_traffic(one, objective, colours))
         found["pareto"] = each("pareto", lambda one: draw_pareto(one, objective, colours))
     links = page.links[:_MOST_VARIANTS]
@@ -119,7 +123,8 @@ def sweep_report(result_or_dir: SweepResult | str | Path, path: str | Path) -> P
 def page_html(page: SweepPage) -> str:
     """The page as text: Plotly embedded once, figures as escaped JSON, everything else autoescaped."""
     return rendered(
-        "sweep.html.j2", page_figures(page), info=page, value_text=value_text, gap_titles=_titles(page.gaps)
+        "sweep.html.j2", page_figures(page), info=page, value_text=value_text, gap_titles=_titles(page.gaps),
+        band_notes={name: band_note(bands, name) for name, bands in page.bands.items()},
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..workbench.compare import choice_name
@@ -66,8 +66,13 @@ def _heat_value(setting: SettingInfo, name: str, capacity: str, measure: str) ->
     return float(lru[measure] / min(own)) if lru is not None and lru[measure] and own else None
 
 
-def draw_curves(setting: SettingInfo, measure: str, colours: dict[str, Look]) -> go.Figure:
-    """A measure over capacity without prefetch, with the bounds: never and unbounded lie flat."""
+def draw_curves(
+    setting: SettingInfo,
+    measure: str,
+    colours: dict[str, Look],
+    bands: Mapping[tuple[str, str, str], tuple[float, float]],
+) -> go.Figure:
+    """A measure over capacity without prefetch, with its bands and the bounds: never and unbounded lie flat."""
     import plotly.graph_objects as go
 
     from .figure import base_layout
@@ -82,6 +87,7 @@ def draw_curves(setting: SettingInfo, measure: str, colours: dict[str, Look]) ->
         if not points:
             continue
         look = colours[name]
+        _add_band(figure, setting, name, measure, look, bands)
         figure.add_scatter(
             x=[x for x, _ in points], y=[y for _, y in points], name=literal(name), meta={"policy": name},
             mode="lines" if look.mark is None else "lines+markers", line={"color": look.colour, "dash": look.dash},
@@ -91,6 +97,27 @@ def draw_curves(setting: SettingInfo, measure: str, colours: dict[str, Look]) ->
     _log_axis(figure, "x", "resident share of all routed experts (%)")
     figure.update_yaxes(title=_TITLES[measure], rangemode="tozero")
     return figure
+
+
+def _add_band(
+    figure: go.Figure, setting: SettingInfo, name: str, measure: str, look: Look,
+    bands: Mapping[tuple[str, str, str], tuple[float, float]],
+) -> None:
+    """The area between low and high of a line, where two capacities or more have them."""
+    known = [
+        (100 * setting_share(setting, capacity), *bands[setting.name, name, capacity])
+        for capacity in setting.capacities
+        if (setting.name, name, capacity) in bands
+    ]
+    if len(known) < 2:
+        return
+    scale = _SCALES[measure]
+    figure.add_scatter(
+        x=[x for x, _, _ in known] + [x for x, _, _ in reversed(known)],
+        y=[scale * low for _, low, _ in known] + [scale * high for _, _, high in reversed(known)],
+        mode="lines", line={"width": 0}, fill="toself", fillcolor=look.colour, opacity=0.18, hoverinfo="skip",
+        showlegend=False, meta={"policy": name, "band": True},
+    )  # fmt: skip
 
 
 def _log_axis(figure: go.Figure, which: str, title: str) -> None:

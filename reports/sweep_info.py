@@ -66,7 +66,10 @@ def settings_of(result: SweepResult) -> tuple[SettingInfo, ...]:
     found = []
     kept = [*SETTING, *CHOICE, "is_bound", "is_causal", "capacity_experts", "capacity_bytes", *_AVERAGED]
     for _, of_setting in averaged(ran, _AVERAGED).groupby(list(SETTING), dropna=False, sort=False):
-        found_rows = [{name: _plain(row[name]) for name in kept} for row in of_setting.to_dict("records")]
+        found_rows = [
+            {name: _plain(row[name]) for name in kept} | {"scenarios": tuple(row["scenarios"])}
+            for row in of_setting.to_dict("records")
+        ]
         rows_here = sorted(found_rows, key=lambda row: row["capacity_experts"])
         for row in rows_here:
             row["capacity_label"] = row["capacity"]

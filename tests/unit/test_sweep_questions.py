@@ -9,7 +9,7 @@ import codesign
 import numpy as np
 import pandas as pd
 import pytest
-from codesign.reports.sweep import page_figures, sweep_page, sweep_report
+from codesign.reports.sweep import page_figures, page_html, sweep_page, sweep_report
 from codesign.workbench.compare import best, compare, front_of, pareto
 from codesign.workbench.sweep import SweepResult, load_sweep, sweep
 from codesign.workbench.sweep_query import column_of, subset
@@ -207,3 +207,15 @@ def test_a_run_reads_back_as_it_was(run: SweepResult) -> None:
     names = [set(frame["scenario"]) for frame in (back.rows, back.sequences)]
     assert names[0] == names[1]
     assert all(a != b for a, b in itertools.pairwise(back.rows["scenario"]))
+
+
+def test_times_have_bands_over_sequences_and_one_hit_rate_has_none_and_the_page_says_why(run: SweepResult) -> None:
+    page = sweep_page(run)
+    setting = page.settings[0]
+    low, high = page.bands["tpot_s"][setting.name, "lru", "10%"]
+    row = next(row for row in setting.rows if (row["policy"], row["prefetch"], row["capacity"]) == ("lru", "none", "10%"))
+    assert low <= row["tpot_s"] <= high
+    assert page.bands["hit_rate"] == {}
+    latency = page_figures(page)["latency"][0].figures[0]
+    assert any(trace.meta.get("band") for trace in latency.data)
+    assert "No bands" in page_html(page)
