@@ -21,6 +21,7 @@ from .sweep_figures import (
     draw_traffic,
 )
 from .sweep_info import ChoiceInfo, LinkInfo, SettingInfo, choice_infos, gap_rows, link_infos, settings_of
+from .sweep_layers import LayerView, draw_layer_view, layer_views
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -47,6 +48,7 @@ class SweepPage(NamedTuple):
     errors: dict[str, int]
     failed: int
     version: str
+    layers: tuple[LayerView, ...]
     bands: dict[str, Bands]
     """Of the hit rate, and of the objective where that is a time."""
     left_out: int
@@ -60,13 +62,14 @@ def sweep_page(result: SweepResult) -> SweepPage:
         raise UsageError("no scenario of the sweep ran, so there is nothing to report")
     objective = _objective(settings)
     shown = settings[:_MOST_VARIANTS]
+    choices = choice_infos(result, settings, objective)
     return SweepPage(
         title=f"Sweep {result.run['name']}",
         about=result.run["about"],
         sentence=result.sentence(),
         objective=objective,
         settings=shown,
-        choices=choice_infos(result, settings, objective),
+        choices=choices,
         links=link_infos(settings, objective),
         gaps=gap_rows(settings),
         looks=all_looks(settings),
@@ -75,7 +78,12 @@ def sweep_page(result: SweepResult) -> SweepPage:
         errors=dict(result.run["counts"]["errors"]),
         failed=result.run["counts"]["failed"],
         version=result.run["version"],
-        bands={name: bands_of(result, shown, name) for name in dict.fromkeys(("hit_rate", objective)) if name != "misses"},
+        layers=layer_views(result, shown, choices),
+        bands={
+            name: bands_of(result, shown, name)
+            for name in dict.fromkeys(("hit_rate", objective))
+            if name != "misses"
+        },
         left_out=len(settings) - len(shown),
     )
 
@@ -104,9 +112,14 @@ def page_figures(page: SweepPage) -> dict[str, tuple[Figure, ...]]:
     }
     if timed:
         found["gain"] = each("gain", lambda one: draw_heat(one, objective))
-        found["latency"] = each("latency", lambda one: draw_curves(one, objective, colours, page.bands[objective]))
+        found["latency"] = each(
+            "latency", lambda one: draw_curves(one, objective, colours, page.bands[objective])
+        )
         found["traffic"] = each("traffic", lambda one: draw_traffic(one, objective, colours))
         found["pareto"] = each("pareto", lambda one: draw_pareto(one, objective, colours))
+    if page.layers:
+        views = tuple(draw_layer_view(one) for one in page.layers)
+        found["layers"] = (Figure("layers", "", tuple(one.name for one in page.layers), views),)
     links = page.links[:_MOST_VARIANTS]
     if timed and links:
         drawn = tuple(draw_links(one, objective) for one in links)
@@ -123,7 +136,11 @@ def sweep_report(result_or_dir: SweepResult | str | Path, path: str | Path) -> P
 def page_html(page: SweepPage) -> str:
     """The page as text: Plotly embedded once, figures as escaped JSON, everything else autoescaped."""
     return rendered(
-        "sweep.html.j2", page_figures(page), info=page, value_text=value_text, gap_titles=_titles(page.gaps),
+        "sweep.html.j2",
+        page_figures(page),
+        info=page,
+        value_text=value_text,
+        gap_titles=_titles(page.gaps),
         band_notes={name: band_note(bands, name) for name, bands in page.bands.items()},
     )
 

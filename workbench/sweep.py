@@ -9,7 +9,7 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from .executors import Rows, run_here, run_in_processes
 from .journal import Journal, read_journal, rows_at
 from .study import Study, load_study
 from .sweep_inputs import Inputs, check_unchanged, folder_of, prepare_inputs, study_facts
-from .sweep_table import read_table, write_sequences, write_table
+from .sweep_table import read_table, write_layers, write_sequences, write_table
 from .sweep_worker import Task
 
 if TYPE_CHECKING:
@@ -58,6 +58,15 @@ class SweepResult:
         if self._sequences is None:
             self._sequences = read_table(self.folder / "sequences.parquet")
         return self._sequences
+
+    def layers_of(self, scenarios: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Scenario → its lists by layer; empty for a sweep of a version that kept none."""
+        path = self.folder / "layers.parquet"
+        if not path.exists():
+            return {}
+        frame = read_table(path)
+        frame = frame[frame["scenario"].isin(scenarios) & frame["layer_ids"].notna()]
+        return {row["scenario"]: {str(key): row[key] for key in row} for row in frame.to_dict("records")}
 
     def sentence(self) -> str:
         counts = self.run["counts"]
@@ -215,6 +224,7 @@ def _finish(
 
     write_table(counted(), folder / "rows.parquet")
     write_sequences(rows_at(journal, offsets), folder / "sequences.parquet")
+    write_layers(rows_at(journal, offsets), folder / "layers.parquet")
     counts = {
         "scenarios": len(offsets), "failed": errors.total(), "duplicates": stream.duplicates,
         "errors": dict(sorted(errors.items(), key=lambda item: (-item[1], item[0]))[:_ERRORS_TOLD]),

@@ -38,6 +38,8 @@ OUTCOME: Mapping[str, str] = {
 }  # fmt: skip
 COLUMNS: Mapping[str, str] = {**CONFIGURATION, **OUTCOME}
 PER_SEQUENCE = ("ttft_s", "tpot_s")
+LAYER_COUNTS = ("hits", "late", "collision", "compulsory", "capacity_misses")
+"""In the order of a run's `layer_counts`."""
 
 
 def write_table(rows: Iterable[Mapping[str, Any]], target: Path) -> int:
@@ -60,6 +62,21 @@ def write_sequences(rows: Iterable[Mapping[str, Any]], target: Path) -> int:
     return _write(
         rows, target, schema,
         lambda row: {"scenario": row["scenario"], **{name: row.get(source) for name, source in names.items()}},
+    )  # fmt: skip
+
+
+def write_layers(rows: Iterable[Mapping[str, Any]], target: Path) -> int:
+    """Counts and stall of each layer, a list a scenario: small, and read only for the rows that a page shows."""
+    import pyarrow as pa
+
+    names = (*LAYER_COUNTS, "stall_ns")
+    schema = pa.schema(
+        [("scenario", pa.string()), *((name, pa.list_(pa.int64())) for name in ("layer_ids", *names))]
+    )
+    return _write(
+        rows, target, schema,
+        lambda row: {"scenario": row["scenario"], "layer_ids": row.get("layer_ids"),
+                     **{name: row.get(f"{name}_by_layer") for name in names}},
     )  # fmt: skip
 
 

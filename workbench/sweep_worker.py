@@ -24,6 +24,7 @@ from .reporting import regime
 from .runs import Runs
 from .sweep_inputs import Inputs, named_input
 from .sweep_point import Point
+from .sweep_table import LAYER_COUNTS
 
 if TYPE_CHECKING:
     from ..sim.hardware import HardwareSpec
@@ -82,6 +83,8 @@ class _StudyRuns(Runs):
         row |= {name: found.get(name, 0) for name in _OF_MISSES}
         row["sequences"] = self.trace.num_sequences
         row["resident_share"] = case.size.experts / (self.trace.num_layers * self.trace.num_experts)
+        row["layer_ids"] = self.trace.layer_ids_L.tolist()
+        row |= {f"{name}_by_layer": values for name, values in self._layers(result).items()}
         return row | self._regime(case.size.experts) | self._sequences(result, self._warm(case))
 
     def _regime(self, experts: int) -> dict[str, float]:
@@ -92,6 +95,13 @@ class _StudyRuns(Runs):
             found = regime(self.look.union_PL, *key)
             self._regimes[key] = {name.replace(" ", "_"): value for name, value in found.items()}
         return self._regimes[key]
+
+    def _layers(self, result: RunResult) -> dict[str, list[int]]:
+        """Counts of each layer, and its stall where times are known: a few hundred bytes a scenario."""
+        found = dict(zip(LAYER_COUNTS, result.layer_counts.T.tolist(), strict=True))
+        if result.layer_stall_ns is None:
+            return {name: values for name, values in found.items() if name != "late"}
+        return {**found, "stall_ns": result.layer_stall_ns.tolist()}
 
     def _sequences(self, result: RunResult, warm: int) -> dict[str, Any]:
         if result.pass_start_ns is None or result.pass_end_ns is None:

@@ -38,6 +38,6 @@ def test_every_figure_is_drawn_without_an_error_without_the_network_and_no_text_
 def test_the_page_says_what_to_choose_and_where_its_numbers_come_from(browser: Any, page_file: Path) -> None:
     page = OpenedPage(browser, page_file, 1400).page
     text = page.inner_text("body")
-    for words in ("should I choose", "least-stale", "belady-mandatory", "regime"):
+    for words in ("should I choose", "Layer by layer", "bootstrap over sequences", "least-stale", "belady-mandatory", "regime"):
         assert words.lower() in text.lower()
     page.close()

@@ -29,4 +29,4 @@ def write_study(folder: Path, axes: str = AXES, name: str = "study.toml") -> Pat
 
 def tables(folder: Path) -> dict[str, bytes]:
     """What must be the same however a sweep was run."""
-    return {name: (folder / name).read_bytes() for name in ("rows.parquet", "sequences.parquet", "run.json")}
+    return {name: (folder / name).read_bytes() for name in ("rows.parquet", "sequences.parquet", "layers.parquet", "run.json")}

@@ -161,7 +161,7 @@ def test_the_page_shows_choices_figures_and_gaps_and_opens_alone(run: SweepResul
     page = sweep_page(run)
     assert len(page.choices) == 4  # two links × two capacities
     assert all(one.reasons for one in page.choices)
-    assert {"heat", "curves", "gain", "latency", "traffic", "kinds", "pareto", "links"} == set(
+    assert {"heat", "curves", "gain", "latency", "traffic", "kinds", "layers", "pareto", "links"} == set(
         page_figures(page)
     )
     assert [line["capacity"] for line in page.gaps] == ["10%", "50%"] * 2
@@ -219,3 +219,14 @@ def test_times_have_bands_over_sequences_and_one_hit_rate_has_none_and_the_page_
     latency = page_figures(page)["latency"][0].figures[0]
     assert any(trace.meta.get("band") for trace in latency.data)
     assert "No bands" in page_html(page)
+
+
+def test_the_layers_of_a_shown_scenario_add_up_to_its_row(run: SweepResult) -> None:
+    row = run.rows[run.rows["policy"] == "lru"].iloc[0]
+    layers = run.layers_of([row["scenario"]])[row["scenario"]]
+    assert sum(layers["hits"]) == row["hits"]
+    kinds = ("late", "collision", "compulsory", "capacity_misses")
+    assert sum(sum(layers[kind]) for kind in kinds) == row["misses"]
+    assert sum(layers["stall_ns"]) / 1e9 == pytest.approx(row["stall_s"])
+    view = sweep_page(run).layers[0]
+    assert {name.split(":")[0].split(" ")[0] for name in view.lines} >= {"lru", "belady-mandatory"}
