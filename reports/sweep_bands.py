@@ -5,6 +5,7 @@ Hits are not kept by sequence (passes of a batch share theirs), so one trace wit
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -44,6 +45,9 @@ def bands_of(result: SweepResult, settings: Sequence[SettingInfo], measure: str)
 def band_note(bands: Bands, measure: str) -> str:
     """What a figure's bands are, or why it has none."""
     what = "sequences" if measure in PER_SEQUENCE else "repeats"
+    capacities = Counter((setting, policy) for setting, policy, _ in bands)
+    if bands and max(capacities.values()) < 2:
+        return "No bands: they need two capacities."
     if bands:
         return f"Bands: 95 % intervals by bootstrap over {what}; a line without one has fewer than two."
     why = "" if what == "sequences" else " (hits are not kept by sequence; a study with repeats has them)"

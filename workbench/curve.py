@@ -23,6 +23,7 @@ from ..sim.engines.survey import access_sequence, survey
 from ..sim.passes import build_passes
 from .cases import cache_sizes
 from .trace_files import loaded_trace
+from .units import parse_capacities
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -139,6 +140,12 @@ def _sizes(
     if labels is None:
         drawn = np.geomspace(min(trace.top_k, everything), everything, _POINTS)
         return np.unique(np.rint(drawn).astype(np.int64)), ()
+    for asked in parse_capacities(labels):
+        if asked.kind in ("bytes", "auto"):
+            raise UsageError(
+                f"capacity {asked.label}: a curve is over shares of all experts (5%) or counts (64); bytes and auto need a "
+                "model, see workbench replay"
+            )
     sizes, warnings = cache_sizes(
         labels, num_layers=trace.num_layers, num_experts=trace.num_experts, top_k=trace.top_k, scope="global",
         contract="access", expert_bytes=None, auto_experts=None,

@@ -98,3 +98,5 @@ def test_a_policy_without_a_curve_is_refused_with_the_ones_that_have_one() -> No
         codesign.curve(trace, policies=("lru", "arc"))
     with pytest.raises(codesign.UsageError, match=r"share \(5%\)"):
         codesign.curve(trace, capacities=("much",))
+    with pytest.raises(codesign.UsageError, match=r"capacity 2GiB: a curve is over shares of all experts"):
+        codesign.curve(trace, capacities=("5%", "2GiB"))
