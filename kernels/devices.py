@@ -63,6 +63,10 @@ class Device(Protocol):
         """The reason if the error says that a shape does not fit, what it held given back; None for other errors."""
         ...
 
+    def failure(self, error: Exception) -> str | None:
+        """The reason if the error says that the device itself failed, after which it measures nothing more; else None."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Processor:
@@ -98,6 +102,9 @@ class Processor:
 
     def out_of_memory(self, error: Exception) -> str | None:
         return f"does not fit into memory: {error}" if isinstance(error, MemoryError) else None
+
+    def failure(self, error: Exception) -> str | None:
+        return None  # a processor that fails tells nobody
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +182,13 @@ class CudaDevice:
         if isinstance(error, OutOfResources):
             return f"its tiles do not fit into a thread block: {_first_line(error)}"
         return None
+
+    def failure(self, error: Exception) -> str | None:
+        """Torch's name for it is `AcceleratorError`; libraries it calls and Triton say CUDA in a plain `RuntimeError`."""
+        import torch
+
+        named = isinstance(error, RuntimeError) and ("CUDA" in str(error) or "CUBLAS" in str(error))
+        return _first_line(error) if named or isinstance(error, torch.AcceleratorError) else None
 
 
 def _first_line(error: Exception) -> str:

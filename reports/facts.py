@@ -131,7 +131,7 @@ def _quantity(name: str, entry: Mapping[str, Any]) -> Fact:
 
 def _with_prefix(value: float, unit: str) -> str:
     """`3.35 TB/s` for 3.35e12 B/s: the unit stays the source's, large numbers get a decimal prefix."""
-    plain_unit = {"bytes_per_s": "B/s", "flops_per_s": "FLOP/s", "bytes": "B"}.get(unit, unit)
+    plain_unit = {"bytes_per_s": "B/s", "bytes/s": "B/s", "flops_per_s": "FLOP/s", "bytes": "B"}.get(unit, unit)
     for factor, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
         if plain_unit in ("B/s", "B", "FLOP/s") and abs(value) >= factor:
             return f"{significant(value / factor)} {prefix}{plain_unit}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import UsageError
 from ..workbench.sweep import SweepResult, load_sweep
+from .facts import Fact, facts
 from .palette import Look
 from .rendering import Figure, rendered, write_html
 from .sweep_bands import Bands, band_note, bands_of
@@ -31,6 +32,13 @@ _MOST_VARIANTS = (
 )
 
 
+class InputInfo(NamedTuple):
+    name: str
+    sha256: str
+    facts: tuple[Fact, ...]
+    """Empty for what could not be read, and in sweeps of versions that kept none."""
+
+
 class SweepPage(NamedTuple):
     """Everything the page shows, as plain data."""
 
@@ -44,7 +52,7 @@ class SweepPage(NamedTuple):
     gaps: list[dict[str, str]]
     looks: dict[str, Look]
     bounds: tuple[str, ...]
-    inputs: dict[str, str]
+    inputs: tuple[InputInfo, ...]
     errors: dict[str, int]
     failed: int
     version: str
@@ -74,7 +82,10 @@ def sweep_page(result: SweepResult) -> SweepPage:
         gaps=gap_rows(settings),
         looks=all_looks(settings),
         bounds=tuple(dict.fromkeys(name for setting in settings for name in setting.bounds)),
-        inputs=dict(result.run["inputs"]),
+        inputs=tuple(
+            InputInfo(name, digest, facts(result.run.get("described", {}).get(name, {})))
+            for name, digest in result.run["inputs"].items()
+        ),
         errors=dict(result.run["counts"]["errors"]),
         failed=result.run["counts"]["failed"],
         version=result.run["version"],

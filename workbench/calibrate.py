@@ -36,6 +36,10 @@ _SUITES: Mapping[str, tuple[float, float, int]] = {"quick": (90.0, 0.03, 3), "fu
 _SLACK = 0.8  # of the wall time left is planned for visits; the rest goes into making arrays
 
 
+class _DeviceError(Exception):
+    """The device broke down under a measurement; what was measured before stands."""
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """How a calibration measures; what two runs must share to be one (its header)."""
@@ -82,8 +86,8 @@ def calibrate(
     `threads` (the processor's; all usable cores if None) are set explicitly and pinned. `budget_s` bounds the measuring;
     what it did not reach is listed in the result and measured when the same call is made again. With `resume` a journal
     that is there goes on. A shape that does not fit into memory is skipped with the reason. Raises `UsageError` for
-    settings or a journal that do not fit and for a device that is not there, `RunError` where the disk refuses or the
-    user interrupts: the journal keeps all that was measured.
+    settings or a journal that do not fit and for a device that is not there, `RunError` where the disk refuses the
+    device fails or the user interrupts: the journal keeps all that was measured.
     """
     from ..kernels.devices import open_device
     from ..kernels.roof import measure_roof
@@ -118,9 +122,10 @@ def calibrate(
             _visit_all(cases, measured, bench, journal, settings, time.perf_counter() + limit_s, progress)
             roof = roof.best_with(measure_roof(bench))  # neighbours may have been busy at the start
             save_roof(roof, folder)
-        except KeyboardInterrupt as stop:
+        except (KeyboardInterrupt, _DeviceError) as stop:
+            reason = str(stop) or "interrupted"
             raise RunError(
-                f"interrupted after {len(journal.visits)} visits; they are kept in {journal.path}, the same command goes on"
+                f"{reason} after {len(journal.visits)} visits; they are kept in {journal.path}, the same command goes on"
             ) from stop
     _, result = fit_and_check(collect(cases, journal.visits, roof, facts | seen_by_driver(journal.visits), folder))
     return result
@@ -170,6 +175,8 @@ def _visit(case: Case, device: Device, bench: Bench, turn: int, budget_s: float)
         _measure(case, device, bench, turn, budget_s, visits)
     except Exception as error:
         reason = device.out_of_memory(error)
+        if reason is None and (fault := device.failure(error)) is not None:
+            raise _DeviceError(f"{device.name} failed at {case.key}: {fault};") from error
         if reason is None:
             raise
         visits.append(Visit(case.key, turn, "", (), skipped=reason))

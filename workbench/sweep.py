@@ -19,6 +19,7 @@ from ..files import existing_file, written_whole
 from .executors import Rows, run_here, run_in_processes
 from .journal import Journal, read_journal, rows_at
 from .study import Study, load_study
+from .sweep_facts import described
 from .sweep_inputs import Inputs, check_unchanged, folder_of, prepare_inputs, study_facts
 from .sweep_table import read_table, write_layers, write_sequences, write_table
 from .sweep_worker import Task
@@ -37,7 +38,7 @@ class SweepResult:
 
     folder: Path
     run: dict[str, Any]
-    """Study, inputs with hashes, version, counts: what `run.json` holds."""
+    """Study, inputs with hashes and facts, version, counts: what `run.json` holds."""
     seconds: float | None = None
     """How long this call took; None for a sweep that was read back."""
     ran: int = 0
@@ -150,6 +151,7 @@ def sweep(
         for rows in _executor(sent, iter(stream), workers, cluster):
             journal.append(rows)
             pace.add(len(rows))
+    facts["described"] = described(inputs)
     run = _finish(folder, stream, contents.places, plan, facts, source)
     return SweepResult(folder, run, time.monotonic() - started, pace.ran)
 

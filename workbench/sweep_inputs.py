@@ -116,7 +116,7 @@ def prepare_inputs(study: Study, folder: Path, out: Path) -> Inputs:
         repeats = study.repeats if trace.synth is not None else 1
         for repeat in range(repeats):
             inputs.traces[f"{name}#{repeat}"] = _trace_file(name, trace, repeat, folder, out)
-    models = [trace.model for trace in wanted.values() if trace.model is not None]
+    models = {trace.model for trace in inputs.traces.values()}
     for kind in _NAMED:
         values = study.axes.get(kind)
         names = values if isinstance(values, list) else [values]

@@ -1,8 +1,9 @@
 """A calibration of a GPU that is not there: the real plan, kernels (in Triton's interpreter), journal, fit; made-up times.
 
-    python interpreted_gpu.py FOLDER [OPERATION THAT DOES NOT FIT] [VISITS]
+    python interpreted_gpu.py FOLDER [OPERATION THAT DOES NOT FIT] [VISITS | fail:VISITS]
 
-`TRITON_INTERPRET=1` must be set. With VISITS the run is interrupted after as many.
+`TRITON_INTERPRET=1` must be set. With VISITS the run is interrupted after as many; with fail:VISITS the device breaks down
+at the operation's first shape after them.
 """
 
 from __future__ import annotations
@@ -84,13 +85,19 @@ def main() -> None:
         def too_large(op, bench):
             if getattr(op, "tokens", 0) == 5:
                 raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB\nand more")
+            if fails and reached >= last:
+                raise torch.AcceleratorError("CUDA error: unspecified launch failure\nCompile with more")
             return builder(op, bench)
 
         subjects.BUILDERS = {**subjects.BUILDERS, name: too_large}
-    last = int(more[1]) if len(more) > 1 else None
+    fails = len(more) > 1 and more[1].startswith("fail:")
+    last = int(more[1].removeprefix("fail:")) if len(more) > 1 else None
+    reached = 0
 
     def progress(done, total, left_s, what):
-        if done == last:
+        nonlocal reached
+        reached = done
+        if done == last and not fails:
             raise KeyboardInterrupt
 
     try:

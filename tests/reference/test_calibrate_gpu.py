@@ -105,6 +105,34 @@ def test_the_driver_s_word_and_the_device_stand_beside_the_measurements(resumed:
     assert header["device"] == "cuda:0"
 
 
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (torch.AcceleratorError("CUDA error: an illegal memory access\nCompile with ..."), "CUDA error: an illegal memory access"),
+        (RuntimeError("Triton Error [CUDA]: misaligned address"), "Triton Error [CUDA]: misaligned address"),
+        (RuntimeError("CUBLAS_STATUS_EXECUTION_FAILED when calling ..."), "CUBLAS_STATUS_EXECUTION_FAILED when calling ..."),
+        (RuntimeError("shapes do not match"), None),
+        (ValueError("CUDA is no shape"), None),
+    ],
+)  # fmt: skip
+def test_a_fault_of_the_device_is_told_from_one_of_ours(error: Exception, reason: str | None) -> None:
+    assert devices.CudaDevice(0).failure(error) == reason
+
+
+def test_a_gpu_that_fails_ends_the_calibration_with_one_line_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    failed = interpreted(tmp_path, "gemm", "fail:5")
+    assert failed.returncode == 1
+    kept = visits(tmp_path)
+    assert failed.stderr.strip().endswith(
+        f"CUDA error: unspecified launch failure; after {len(kept)} visits; they are kept in {tmp_path / 'journal.jsonl'}, "
+        "the same command goes on"
+    ), failed.stderr
+    assert len(kept) >= 5
+    done = interpreted(tmp_path, "gemm")
+    assert done.returncode == 0, done.stderr
+    assert visits(tmp_path)[: len(kept)] == kept
+
+
 def test_only_copies_of_pageable_memory_are_timed_by_the_host() -> None:
     device, host = CpuStopwatch(name="device"), CpuStopwatch(name="host")
     bench = Bench(SimpleNamespace(device="cuda:0"), 0, None, device, host)

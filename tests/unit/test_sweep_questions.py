@@ -14,6 +14,7 @@ from codesign.workbench.compare import best, compare, front_of, pareto
 from codesign.workbench.sweep import SweepResult, load_sweep, sweep
 from codesign.workbench.sweep_query import column_of, subset
 from codesign.workbench.sweep_statistics import mean_interval, paired
+from markupsafe import escape
 from small_studies import write_study
 
 
@@ -47,6 +48,30 @@ def test_conditions_narrow_the_choice_and_an_empty_one_says_so(run: SweepResult)
         best(run, subject="capacity<=1,policy=lru")
     with pytest.raises(codesign.UsageError, match=r"unknown column 'tpto'; did you mean 'tpot'\?"):
         best(run, objective="tpto")
+
+
+def test_the_page_names_the_source_of_every_number_of_its_inputs(run: SweepResult) -> None:
+    page = sweep_page(run)
+    assert {one.name for one in page.inputs if one.facts} == set(run.run["inputs"])
+    (machine,) = (one for one in page.inputs if one.name.startswith("hardware:"))
+    quantities = [fact for fact in machine.facts if fact.kind]
+    assert len(quantities) >= 5
+    assert all(fact.kind in ("measured", "datasheet", "assumed") and len(fact.source) > 5 for fact in quantities)
+    text = page_html(page)
+    for fact in quantities:
+        assert str(escape(fact.source)) in text
+
+
+def test_a_model_that_only_a_synthetic_trace_names_is_among_the_inputs(tmp_path: Path) -> None:
+    study = tmp_path / "study.toml"
+    study.write_text(
+        'name = "synth"\n[traces.made.synth]\nmodel = "olmoe-1b-7b"\ntokens = 20\n'
+        '[axes]\ntrace = ["made"]\npolicy = ["lru"]\ncapacity = ["10%"]\n'
+    )
+    swept = sweep(study, out=tmp_path / "run", workers=1)
+    assert swept.run["counts"]["failed"] == 0
+    assert len(swept.run["inputs"]["model:olmoe-1b-7b"]) == 64
+    assert swept.run["described"]["model:olmoe-1b-7b"]["name"] == "olmoe-1b-7b"
 
 
 @pytest.mark.parametrize(
