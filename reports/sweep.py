@@ -118,13 +118,13 @@ def page_figures(page: SweepPage) -> dict[str, tuple[Figure, ...]]:
     objective, colours = page.objective, page.looks
     found = {
         "heat": each("heat", lambda one: draw_heat(one, "hit_rate")),
-        "curves": each("curves", lambda one: draw_curves(one, "hit_rate", colours, page.bands["hit_rate"])),
+        "curves": each("curves", lambda one: draw_curves(one, "hit_rate", colours, page.bands["hit_rate"].of)),
         "kinds": each("kinds", lambda one: draw_kinds(one, one.capacities[0])),
     }
     if timed:
         found["gain"] = each("gain", lambda one: draw_heat(one, objective))
         found["latency"] = each(
-            "latency", lambda one: draw_curves(one, objective, colours, page.bands[objective])
+            "latency", lambda one: draw_curves(one, objective, colours, page.bands[objective].of)
         )
         found["traffic"] = each("traffic", lambda one: draw_traffic(one, objective, colours))
         found["pareto"] = each("pareto", lambda one: draw_pareto(one, objective, colours))
@@ -152,7 +152,7 @@ def page_html(page: SweepPage) -> str:
         info=page,
         value_text=value_text,
         gap_titles=_titles(page.gaps),
-        band_notes={name: band_note(bands, name) for name, bands in page.bands.items()},
+        band_notes={name: band_note(bands) for name, bands in page.bands.items()},
     )
 
 

@@ -1,29 +1,40 @@
-"""Bands of a sweep's curves: 95 % bootstrap intervals, over sequences for times and over repeats for hit rates.
+"""Bands of a sweep's curves: 95 % bootstrap intervals over sequences.
 
-Hits are not kept by sequence (passes of a batch share theirs), so one trace without repeats has one hit rate and no band.
+Where the sequences of a batch share passes no hit is one sequence's own, and hit rates vary over repeats only.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from ..workbench.compare import Evidence
 from ..workbench.sweep import SweepResult
-from ..workbench.sweep_statistics import mean_interval
-from ..workbench.sweep_table import PER_SEQUENCE
+from ..workbench.sweep_statistics import Interval, mean_interval
 from .sweep_info import SettingInfo, at
 
-Bands = Mapping[tuple[str, str, str], tuple[float, float]]
-"""(setting, policy, capacity) → low and high; what has fewer than two samples is absent."""
+
+class Bands(NamedTuple):
+    of: Mapping[tuple[str, str, str], tuple[float, float]]
+    """(setting, policy, capacity) → low and high; what has fewer than two samples is absent."""
+    samples: frozenset[str]
+    """Over what: "sequences", "repeats"."""
 
 
 def bands_of(result: SweepResult, settings: Sequence[SettingInfo], measure: str) -> Bands:
     """The intervals of all points that the curves of a measure show."""
-    evidence = Evidence(result, measure)
-    by_scenario = dict(zip(result.rows["scenario"], result.rows["hit_rate"], strict=True))
+    evidence, samples = Evidence(result, measure), set()
+    rates = dict(zip(result.rows["scenario"], result.rows["hit_rate"], strict=True))
+
+    def interval(scenarios: Sequence[str]) -> tuple[str, Interval]:
+        found = evidence.interval(scenarios)
+        if measure == "hit_rate" and found.mean is None:
+            return "repeats", mean_interval(np.asarray([rates[name] for name in scenarios], np.float64))
+        return "sequences", found
+
     found = {}
     for setting in settings:
         for policy in (*setting.bounds, *setting.policies):
@@ -31,24 +42,21 @@ def bands_of(result: SweepResult, settings: Sequence[SettingInfo], measure: str)
                 row = at(setting, capacity, policy)
                 if row is None:
                     continue
-                names = row["scenarios"]
-                samples = (
-                    evidence.of(names) if measure in PER_SEQUENCE
-                    else np.asarray([by_scenario[name] for name in names], np.float64)
-                )  # fmt: skip
-                interval = mean_interval(samples)
-                if interval.low is not None and interval.high is not None:
-                    found[setting.name, policy, capacity] = (interval.low, interval.high)
-    return found
+                over, of_point = interval(row["scenarios"])
+                low, high = of_point.low, of_point.high
+                samples.add(over)
+                if low is not None and high is not None:
+                    found[setting.name, policy, capacity] = (low, high)
+    return Bands(found, frozenset(samples))
 
 
-def band_note(bands: Bands, measure: str) -> str:
+def band_note(bands: Bands) -> str:
     """What a figure's bands are, or why it has none."""
-    what = "sequences" if measure in PER_SEQUENCE else "repeats"
-    capacities = Counter((setting, policy) for setting, policy, _ in bands)
-    if bands and max(capacities.values()) < 2:
+    what = " or, where those share passes, ".join(sorted(bands.samples, reverse=True))
+    capacities = Counter((setting, policy) for setting, policy, _ in bands.of)
+    if bands.of and max(capacities.values()) < 2:
         return "No bands: they need two capacities."
-    if bands:
+    if bands.of:
         return f"Bands: 95 % intervals by bootstrap over {what}; a line without one has fewer than two."
-    why = "" if what == "sequences" else " (hits are not kept by sequence; a study with repeats has them)"
+    why = " (sequences share passes, so no hit is one sequence's own)" if "repeats" in bands.samples else ""
     return f"No bands: fewer than two {what} with a value of their own{why}."

@@ -45,6 +45,11 @@ class Passes:
         """[P] rows in each pass."""
         return np.diff(self.start)
 
+    def sequence_of_pass(self) -> NDArray[np.int32] | None:
+        """[P] the sequence that each pass is of; None where a pass has rows of several."""
+        first = self.sequence_of_row[self.start[:-1]]
+        return first if np.array_equal(np.repeat(first, self.tokens()), self.sequence_of_row) else None
+
     def context_sum(self) -> NDArray[np.int64]:
         """[P] sum over a pass's rows of the tokens each attends to."""
         return np.add.reduceat(self.context, self.start[:-1])

@@ -19,8 +19,8 @@ from ..sim.designs.front import front
 from .sweep import SweepResult, load_sweep
 from .sweep_point import CHOICE, SETTING
 from .sweep_query import LARGER_IS_BETTER, column_of, subset
-from .sweep_statistics import FEWEST_PAIRS, Comparison, Interval, mean_interval, paired
-from .sweep_table import PER_SEQUENCE
+from .sweep_statistics import FEWEST_PAIRS, Comparison, Interval, mean_interval, paired, ratio_interval
+from .sweep_table import COUNTED_PER_SEQUENCE, PER_SEQUENCE
 from .units import format_rate
 
 if TYPE_CHECKING:
@@ -62,19 +62,40 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 class Evidence:
-    """The times of sequences behind each scenario, where the objective has them."""
+    """The times, or hits and accesses, of sequences behind each scenario, where the objective has them."""
 
     def __init__(self, result: SweepResult, objective: str) -> None:
-        self._of: dict[str, Any] = {}
-        if objective in PER_SEQUENCE:
+        self._of: dict[str, tuple[Any, ...]] = {}
+        self._is_rate = objective == "hit_rate"
+        if self._is_rate or objective in PER_SEQUENCE:
             frame = result.sequences
-            self._of = dict(zip(frame["scenario"], frame[objective], strict=True))
+            columns = COUNTED_PER_SEQUENCE if self._is_rate else (objective,)
+            if set(columns) <= set(frame):  # sweeps of earlier versions kept no hits
+                self._of = {
+                    name: tuple(values)
+                    for name, *values in zip(frame["scenario"], *(frame[one] for one in columns), strict=True)
+                    if all(value is not None for value in values)
+                }
 
     def of(self, scenarios: Sequence[str]) -> NDArray[np.float64]:
         """All sequences of all repeats, one after another; empty where nothing is known."""
-        found = [self._of.get(name) for name in scenarios]
-        parts = [np.asarray(values, np.float64) for values in found if values is not None]
-        return np.concatenate(parts) if parts and len(parts) == len(scenarios) else np.zeros(0)
+        values = self._values(scenarios)
+        if not self._is_rate:
+            return values[0]
+        hits, accesses = values
+        rates: NDArray[np.float64] = np.divide(hits, accesses, out=np.full(len(hits), np.nan), where=accesses > 0)
+        return rates
+
+    def interval(self, scenarios: Sequence[str]) -> Interval:
+        """By bootstrap over all sequences; of a hit rate, that of all hits ÷ all accesses, as the table has it."""
+        values = self._values(scenarios)
+        return ratio_interval(values[0], values[1]) if self._is_rate else mean_interval(values[0])
+
+    def _values(self, scenarios: Sequence[str]) -> list[NDArray[np.float64]]:
+        found = [self._of[name] for name in scenarios if name in self._of]
+        if not found or len(found) != len(scenarios):
+            return [np.zeros(0)] * (2 if self._is_rate else 1)
+        return [np.concatenate([np.asarray(one, np.float64) for one in part]) for part in zip(*found, strict=True)]
 
 
 def averaged(rows: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
@@ -124,7 +145,7 @@ def _told(
     one: dict[Any, Any], first: dict[Any, Any], rank: int, column: str, evidence: Evidence, sign: float
 ) -> dict[str, Any]:
     ours, theirs = evidence.of(one["scenarios"]), evidence.of(first["scenarios"])
-    interval = mean_interval(ours) if len(ours) else Interval(one[column], None, None)
+    interval = evidence.interval(one["scenarios"])
     against = _against(one, first, ours, theirs, column, sign)
     settings = {name: one[name] for name in _SHOWN_SETTING}
     choice = {name: one[name] for name in CHOICE}
@@ -162,7 +183,7 @@ def _sentence(told: Sequence[dict[str, Any]], column: str, among: int) -> str:
     untested = any(one["against_first"] == "untested" for one in told[1:])
     if untested:
         text += (
-            f"; nothing is said of significance: it takes {FEWEST_PAIRS} sequences with times of their own"
+            f"; nothing is said of significance: it takes {FEWEST_PAIRS} sequences with values of their own"
         )
     return text + "."
 

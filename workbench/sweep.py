@@ -55,7 +55,7 @@ class SweepResult:
 
     @property
     def sequences(self) -> pd.DataFrame:
-        """Times of each scenario's sequences."""
+        """Times, hits and accesses of each scenario's sequences."""
         if self._sequences is None:
             self._sequences = read_table(self.folder / "sequences.parquet")
         return self._sequences

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-SCHEMA = 2
+SCHEMA = 3
 """Of rows and hashes: a change of what a row means makes every scenario a new one."""
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ Verdict = Literal["better", "worse", "tie", "untested"]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean over sequences with its 95 % interval; low and high are None with fewer than two sequences."""
+    """A mean over sequences, or the ratio of two sums over them, with its 95 % interval: None with fewer than two."""
 
     mean: float | None
     low: float | None
@@ -47,17 +48,36 @@ def mean_interval(values: NDArray[np.float64], seed: int = 0) -> Interval:
         return Interval(mean, None, None)
     if np.ptp(known) == 0:
         return Interval(mean, mean, mean)
+    return Interval(mean, *_bootstrapped(np.mean, known, seed=seed))
+
+
+def ratio_interval(parts: NDArray[np.float64], wholes: NDArray[np.float64], seed: int = 0) -> Interval:
+    """Sum of parts ÷ sum of wholes with its interval; sequences without a whole are left out."""
+    parts, wholes = parts[wholes > 0], wholes[wholes > 0]
+    if len(parts) == 0:
+        return Interval(None, None, None)
+    ratio = float(parts.sum() / wholes.sum())
+    if len(parts) < 2:
+        return Interval(ratio, None, None)
+    if np.ptp(parts / wholes) == 0:
+        return Interval(ratio, ratio, ratio)
+
+    def of_sums(some: NDArray[np.float64], all_: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
+        found: NDArray[np.float64] = some.sum(axis=axis) / all_.sum(axis=axis)
+        return found
+
+    return Interval(ratio, *_bootstrapped(of_sums, parts, wholes, seed=seed))
+
+
+def _bootstrapped(statistic: Callable[..., Any], *samples: NDArray[np.float64], seed: int) -> tuple[float, float]:
+    """Low and high of the 95 % percentile interval; several samples are drawn together."""
     from scipy.stats import bootstrap
 
     found = bootstrap(
-        (known,),
-        np.mean,
-        n_resamples=_RESAMPLES,
-        method="percentile",
-        rng=np.random.default_rng(seed),
-        vectorized=True,
-    ).confidence_interval
-    return Interval(mean, float(found.low), float(found.high))
+        samples, statistic, n_resamples=_RESAMPLES, method="percentile", rng=np.random.default_rng(seed), vectorized=True,
+        paired=len(samples) > 1,
+    ).confidence_interval  # fmt: skip
+    return float(found.low), float(found.high)
 
 
 def paired(a: NDArray[np.float64], b: NDArray[np.float64]) -> Comparison:

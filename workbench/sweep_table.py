@@ -38,6 +38,8 @@ OUTCOME: Mapping[str, str] = {
 }  # fmt: skip
 COLUMNS: Mapping[str, str] = {**CONFIGURATION, **OUTCOME}
 PER_SEQUENCE = ("ttft_s", "tpot_s")
+COUNTED_PER_SEQUENCE = ("hits", "accesses")
+"""Kept where every pass is of one sequence."""
 LAYER_COUNTS = ("hits", "late", "collision", "compulsory", "capacity_misses")
 """In the order of a run's `layer_counts`."""
 
@@ -52,13 +54,17 @@ def write_table(rows: Iterable[Mapping[str, Any]], target: Path) -> int:
 
 
 def write_sequences(rows: Iterable[Mapping[str, Any]], target: Path) -> int:
-    """The times of each scenario's sequences beside the table: what intervals and paired tests are made from."""
+    """Times and hits of each scenario's sequences beside the table: what intervals and paired tests are made from."""
     import pyarrow as pa
 
     schema = pa.schema(
-        [("scenario", pa.string()), *((name, pa.list_(pa.float64())) for name in PER_SEQUENCE)]
+        [
+            ("scenario", pa.string()),
+            *((name, pa.list_(pa.float64())) for name in PER_SEQUENCE),
+            *((name, pa.list_(pa.int64())) for name in COUNTED_PER_SEQUENCE),
+        ]
     )
-    names = {name: f"{name}_by_sequence" for name in PER_SEQUENCE}
+    names = {name: f"{name}_by_sequence" for name in (*PER_SEQUENCE, *COUNTED_PER_SEQUENCE)}
     return _write(
         rows, target, schema,
         lambda row: {"scenario": row["scenario"], **{name: row.get(source) for name, source in names.items()}},

@@ -85,7 +85,8 @@ class _StudyRuns(Runs):
         row["resident_share"] = case.size.experts / (self.trace.num_layers * self.trace.num_experts)
         row["layer_ids"] = self.trace.layer_ids_L.tolist()
         row |= {f"{name}_by_layer": values for name, values in self._layers(result).items()}
-        return row | self._regime(case.size.experts) | self._sequences(result, self._warm(case))
+        warm = self._warm(case)
+        return row | self._regime(case.size.experts) | self._hits(result, warm) | self._sequences(result, warm)
 
     def _regime(self, experts: int) -> dict[str, float]:
         if experts < self.trace.num_layers:
@@ -103,6 +104,18 @@ class _StudyRuns(Runs):
             return {name: values for name, values in found.items() if name != "late"}
         return {**found, "stall_ns": result.layer_stall_ns.tolist()}
 
+    def _hits(self, result: RunResult, warm: int) -> dict[str, list[int]]:
+        """Hits and accesses of sequences, or of groups of them; empty where sequences share passes."""
+        of_pass = self.passes.sequence_of_pass()
+        if of_pass is None:
+            return {}
+        both = np.zeros((2, self.trace.num_sequences), np.int64)
+        np.add.at(both[0], of_pass[warm:], result.pass_hits[warm:])
+        np.add.at(both[1], of_pass[warm:], self.look.union_PL[warm:].sum(axis=1, dtype=np.int64))
+        if both.shape[1] > _MOST_SEQUENCES:
+            both = np.add.reduceat(both, _group_starts(both.shape[1]), axis=1)
+        return dict(zip(("hits_by_sequence", "accesses_by_sequence"), both.tolist(), strict=True))
+
     def _sequences(self, result: RunResult, warm: int) -> dict[str, Any]:
         if result.pass_start_ns is None or result.pass_end_ns is None:
             return {}
@@ -113,13 +126,17 @@ class _StudyRuns(Runs):
 def _grouped(values: NDArray[np.float64]) -> list[float | None]:
     """Times of sequences, or of groups of them where they are many; None where undefined."""
     if len(values) > _MOST_SEQUENCES:
-        edges = np.linspace(0, len(values), _MOST_SEQUENCES + 1).astype(np.int64)
+        starts = _group_starts(len(values))
         known = ~np.isnan(values)
         sums, counts = (
-            np.add.reduceat(part, edges[:-1]) for part in (np.where(known, values, 0.0), known.astype(float))
+            np.add.reduceat(part, starts) for part in (np.where(known, values, 0.0), known.astype(float))
         )
         values = np.divide(sums, counts, out=np.full(_MOST_SEQUENCES, np.nan), where=counts > 0)
     return [None if math.isnan(value) else value for value in values.tolist()]
+
+
+def _group_starts(sequences: int) -> NDArray[np.int64]:
+    return np.linspace(0, sequences, _MOST_SEQUENCES + 1).astype(np.int64)[:-1]
 
 
 class Bench:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..cache.core import step
 from ..cache.history import History, learn
-from ..cache.ledger import LOGICAL
+from ..cache.ledger import HITS, LOGICAL
 from ..cache.plan import EXPERT, MEMBERS, collect, weigh
 from ..cache.sequences import NOBODY, Sequences, follow
 from ..compiled import compiled, inlined
@@ -110,15 +110,17 @@ def decide_one(
 
 @compiled
 def count_block(
-    rules: Any, s: Any, plan: Any, wanted: Any, block: Any, next_uses: Any, counts: Any, layer_counts: Any
+    rules: Any, s: Any, plan: Any, wanted: Any, block: Any, next_uses: Any, counts: Any, layer_counts: Any, pass_hits: Any
 ) -> int:
-    """Run the block; return how many of `next_uses` were used."""
+    """Run the block and note its passes' hits; return how many of `next_uses` were used."""
     used = 0
     for index in range(block.begin, block.passes):
+        hits_before = counts[HITS]
         for layer in range(block.experts.shape[1]):
             used = decide_event(
                 rules, s, plan, wanted, block, index, layer, next_uses, used, counts, layer_counts
             )
+        pass_hits[block.first_pass + index] = counts[HITS] - hits_before
     return used
 
 

@@ -44,7 +44,7 @@ WAITER, READY = range(2)
 # Rows of Record.event
 KNOWN, END, HITS_OF_EVENT, LATE_OF_EVENT = range(4)
 # Rows of Record.of_pass
-START_OF_PASS, END_OF_PASS = range(2)
+START_OF_PASS, END_OF_PASS, HITS_OF_PASS = range(3)
 _RESIDENT_WORK = -2  # on the compute stream: the work that needs no routed expert
 _IDLE = -1
 
@@ -76,7 +76,7 @@ class Record(NamedTuple):
     """Where times go."""
 
     of_pass: NDArray[np.int64]
-    """[2, P] start and end."""
+    """[3, P] start, end, hits."""
     layer_stall: NDArray[np.int64]
     """[L]"""
     event: NDArray[np.int64]
@@ -379,6 +379,7 @@ def time_block(
     for index in range(block.begin, block.passes):
         pass_number = block.first_pass + index
         record.of_pass[START_OF_PASS, pass_number] = m.time[NOW]
+        record.of_pass[HITS_OF_PASS, pass_number] = -counts[HITS]
         for layer in range(layers):
             hits_before = counts[HITS]
             used = decide_event(
@@ -388,6 +389,7 @@ def time_block(
                 rules.contract, m, c, s, plan, pass_number, layer, counts, layer_counts, record, hits_before
             )
         record.of_pass[END_OF_PASS, pass_number] = m.time[NOW]
+        record.of_pass[HITS_OF_PASS, pass_number] += counts[HITS]
     advance(c, m.time[NOW], m.time[PATH_TIME])
     m.time[PATH_TIME] = m.time[NOW]
     return used

@@ -25,6 +25,7 @@ from .fast import (
     END,
     END_OF_PASS,
     HITS_OF_EVENT,
+    HITS_OF_PASS,
     HOST_BUSY,
     KNOWN,
     LATE_OF_EVENT,
@@ -69,6 +70,7 @@ class DecodeLoop:
             number = block.first_pass + index
             self.copies.pass_number = number
             e.record.of_pass[START_OF_PASS, number] = self.env.now
+            hits_before = int(e.counts[HITS])
             for layer in range(layers):
                 used = decide_one(
                     e.rules,
@@ -85,6 +87,7 @@ class DecodeLoop:
                 )
                 yield from self._event(number, layer)
             e.record.of_pass[END_OF_PASS, number] = self.env.now
+            e.record.of_pass[HITS_OF_PASS, number] = int(e.counts[HITS]) - hits_before
         done.append(used)
 
     def _event(self, number: int, layer: int) -> Process:

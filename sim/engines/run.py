@@ -77,6 +77,8 @@ class RunResult:
     ledger: k.Ledger
     layer_counts: NDArray[np.int64]
     """[L, 5] hits, late, collision, compulsory and capacity misses of each layer."""
+    pass_hits: NDArray[np.int64]
+    """[P] of every pass, those of the warm-up included."""
     pass_start_ns: NDArray[np.int64] | None
     pass_end_ns: NDArray[np.int64] | None
     layer_stall_ns: NDArray[np.int64] | None
@@ -142,6 +144,7 @@ class Engine:
         )
         self.counts = np.zeros(k.COUNTS, np.int64)
         self.layer_counts = np.zeros((layers, 5), np.int64)
+        self.of_pass = np.zeros((3, source.passes.count), np.int64)
         self.look = look
         self._first_loaded = 0
         self.future = self._future(future)
@@ -283,7 +286,7 @@ class Engine:
         )
         events = passes * layers if self.setup.record_events else 0
         self.record = fast.Record(
-            np.zeros((2, passes), np.int64), np.zeros(layers, np.int64), np.zeros((4, events), np.int64)
+            self.of_pass, np.zeros(layers, np.int64), np.zeros((4, events), np.int64)
         )
 
     def run(
@@ -316,8 +319,9 @@ class Engine:
     def _runner(self, engine: str, on_segment: OnSegment | None) -> Callable[[Block, Any], int]:
         if self.setup.costs is None:
             return lambda block, future: count_block(
-                self.rules, self.state, self.plan, self.wanted, block, future, self.counts, self.layer_counts
-            )
+                self.rules, self.state, self.plan, self.wanted, block, future, self.counts, self.layer_counts,
+                self.of_pass[fast.HITS_OF_PASS],
+            )  # fmt: skip
         if engine == "simpy":
             return DecodeLoop(self, on_segment).run_block
         return lambda block, future: fast.time_block(
@@ -332,9 +336,9 @@ class Engine:
         ledger = k.make_ledger(
             self.counts - before[0], unused, timed=timed, sized=self.setup.size_per_layer is not None
         )
-        layer_counts = self.layer_counts - before[1]
+        layer_counts, pass_hits = self.layer_counts - before[1], self.of_pass[fast.HITS_OF_PASS]
         if not timed:
-            return RunResult(ledger, layer_counts, None, None, None, None, None, "count")
+            return RunResult(ledger, layer_counts, pass_hits, None, None, None, None, None, "count")
         time, total = self.machine.time, self.path.total
         totals = {
             "makespan_ns": int(time[fast.NOW]),
@@ -355,6 +359,7 @@ class Engine:
         return RunResult(
             ledger,
             layer_counts,
+            pass_hits,
             record.of_pass[fast.START_OF_PASS],
             record.of_pass[fast.END_OF_PASS],
             record.layer_stall,

@@ -19,7 +19,7 @@ def assert_equal(left: RunResult, right: RunResult, seed: int) -> None:
     assert right.events is not None
     for name in left.events:
         np.testing.assert_array_equal(left.events[name], right.events[name], err_msg=f"seed {seed}: {name}")
-    for name in ("pass_start_ns", "pass_end_ns", "layer_stall_ns", "layer_counts"):
+    for name in ("pass_start_ns", "pass_end_ns", "layer_stall_ns", "layer_counts", "pass_hits"):
         np.testing.assert_array_equal(
             getattr(left, name), getattr(right, name), err_msg=f"seed {seed}: {name}"
         )

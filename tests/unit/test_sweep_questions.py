@@ -13,7 +13,7 @@ from codesign.reports.sweep import page_figures, page_html, sweep_page, sweep_re
 from codesign.workbench.compare import best, compare, front_of, pareto
 from codesign.workbench.sweep import SweepResult, load_sweep, sweep
 from codesign.workbench.sweep_query import column_of, subset
-from codesign.workbench.sweep_statistics import mean_interval, paired
+from codesign.workbench.sweep_statistics import mean_interval, paired, ratio_interval
 from markupsafe import escape
 from small_studies import write_study
 
@@ -234,16 +234,49 @@ def test_a_run_reads_back_as_it_was(run: SweepResult) -> None:
     assert all(a != b for a, b in itertools.pairwise(back.rows["scenario"]))
 
 
-def test_times_have_bands_over_sequences_and_one_hit_rate_has_none_and_the_page_says_why(run: SweepResult) -> None:
+def test_times_and_hit_rates_have_bands_over_sequences(run: SweepResult) -> None:
     page = sweep_page(run)
     setting = page.settings[0]
-    low, high = page.bands["tpot_s"][setting.name, "lru", "10%"]
-    row = next(row for row in setting.rows if (row["policy"], row["prefetch"], row["capacity"]) == ("lru", "none", "10%"))
-    assert low <= row["tpot_s"] <= high
-    assert page.bands["hit_rate"] == {}
-    latency = page_figures(page)["latency"][0].figures[0]
-    assert any(trace.meta.get("band") for trace in latency.data)
-    assert "No bands" in page_html(page)
+    row = next(row for row in setting.rows if (row["policy"], row["prefetch"], row["capacity"]) == ("lru", "none", "50%"))
+    for measure, figure in (("tpot_s", "latency"), ("hit_rate", "curves")):
+        low, high = page.bands[measure].of[setting.name, "lru", "50%"]
+        assert low < row[measure] < high
+        assert any(trace.meta.get("band") for trace in page_figures(page)[figure][0].figures[0].data)
+    assert page_html(page).count("by bootstrap over sequences;") == 2
+
+
+def test_the_hits_of_sequences_add_up_to_the_row_and_hit_rates_are_tested_in_pairs(run: SweepResult) -> None:
+    of = run.sequences.set_index("scenario")
+    for row in run.rows.to_dict("records"):
+        assert of.loc[row["scenario"], "hits"].sum() == row["hits"]
+        assert of.loc[row["scenario"], "accesses"].sum() == row["accesses"]
+    told = best(run, objective="hit_rate", subject="prefetch=none, policy!=never", top=9).rows
+    hit = told[told["hit_rate"] > 0]
+    assert len(hit) == 4
+    assert ((hit["hit_rate_low"] < hit["hit_rate"]) & (hit["hit_rate"] < hit["hit_rate_high"])).all()
+    assert set(told["against_first"]) <= {"first", "worse", "tie"}
+
+
+def test_where_sequences_share_passes_hit_rates_have_bands_over_repeats_or_say_why_not(tmp_path: Path) -> None:
+    axes = 'policy = ["lru"]\ncapacity = ["50%", "75%"]\nbatch = 4\n'
+    one = sweep(write_study(tmp_path, axes), out=tmp_path / "one", workers=1)
+    assert one.sequences["hits"].isna().all()
+    assert "No bands: fewer than two repeats with a value of their own (sequences share passes" in page_html(sweep_page(one))
+    study = write_study(tmp_path, axes, "several.toml")
+    study.write_text(study.read_text().replace('name = "small"', 'name = "small"\nrepeats = 3'))
+    several = sweep_page(sweep(study, out=tmp_path / "several", workers=1))
+    assert len(several.bands["hit_rate"].of) == 2
+    assert "by bootstrap over repeats;" in page_html(several)
+
+
+def test_a_ratio_s_interval_is_that_of_the_sums() -> None:
+    hits, accesses = np.array([1.0, 30.0, 0.0]), np.array([10.0, 40.0, 0.0])
+    found = ratio_interval(hits, accesses)
+    assert found.mean == 31 / 50
+    assert found.low == pytest.approx(0.1)  # a sequence without accesses is never drawn
+    assert found.high == pytest.approx(0.75)
+    assert ratio_interval(hits[:1], accesses[:1]).low is None
+    assert ratio_interval(hits[2:], accesses[2:]).mean is None
 
 
 def test_the_layers_of_a_shown_scenario_add_up_to_its_row(run: SweepResult) -> None:
