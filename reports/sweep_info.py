@@ -163,13 +163,13 @@ def _reasons(setting: SettingInfo, first: Row, capacity: str, objective: str) ->
     reasons = [f"{ours['hit_rate']:.1%} hits"]
     lru = at(setting, capacity, "lru")
     if lru is not None and lru[objective] and ours is not lru:
-        reasons.append(f"{lru[objective] / ours[objective]:.2f}× LRU" if ours[objective] else "")
+        reasons.append(f"{lru[objective] / ours[objective]:.2f}× as fast as LRU" if ours[objective] else "")
         if lru["bytes_per_output_token"] and ours["bytes_per_output_token"] is not None:
             change = ours["bytes_per_output_token"] / lru["bytes_per_output_token"] - 1
-            reasons.append(f"{change:+.0%} link traffic against LRU")
+            reasons.append(f"{change:+.0%} link traffic against LRU".replace("-", "−"))
     whole = at(setting, capacity, "unbounded")
     if whole is not None and whole[objective] and ours[objective]:
-        reasons.append(f"{ours[objective] / whole[objective]:.1f}× what a cache of everything takes")
+        reasons.append(f"{ours[objective] / whole[objective]:.1f}× the time of a cache of everything, which loads each expert once")
     oracle = at(setting, capacity, "belady-mandatory")
     if oracle is not None and ours["misses"]:
         reasons.append(
