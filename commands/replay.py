@@ -27,7 +27,12 @@ def replay(
     capacity: Annotated[str, typer.Option(help="Share of all experts, bytes, experts or auto: 5%,2GiB,64,auto")] = "5%",
     weights: Annotated[str, typer.Option(help="Format of the offloaded experts: bf16, fp8, q4, …")] = "bf16",
     warm: Annotated[bool, typer.Option("--warm", help="Count only after the cache has filled.")] = False,
-    scope: Annotated[str, typer.Option(help="One pool over all layers: global; a quota for each: layer.")] = "global",
+    train_share: Annotated[
+        float, typer.Option(help="Share of the passes, the first ones, in which policies learn and nothing is counted.")
+    ] = 0.0,
+    scope: Annotated[
+        str, typer.Option(help="One pool over all layers: global; a quota for each: layer, or fitted on what trains.")
+    ] = "global",
     contract: Annotated[str, typer.Option(help="What one access is: slots, fused or access.")] = "slots",
     batch: Annotated[int | None, typer.Option(min=1, help="Sequences that pass together. (default: as traced)")] = None,
     context: Annotated[int, typer.Option(min=1, help="Tokens of KV cache a sequence keeps, for capacity auto.")] = 4096,
@@ -61,7 +66,7 @@ def replay(
             result = run(
                 trace, model=model, hardware=hardware, profile=profile, policies=listed("--policy", policy),
                 prefetch=listed("--prefetch", prefetch), capacities=listed("--capacity", capacity),
-                weights=weights, warm=warm, scope=scope, contract=contract, batch=batch, seed=seed,
+                weights=weights, warm=warm, train_share=train_share, scope=scope, contract=contract, batch=batch, seed=seed,
                 tie_seed=tie_seed, context=context, experts_home=experts_home, prefetch_budget_bytes=budget,
                 decisions=decisions, miss=miss, engine=engine, format=format, progress=progress,
             )  # fmt: skip

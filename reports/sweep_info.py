@@ -169,7 +169,8 @@ def _reasons(setting: SettingInfo, first: Row, capacity: str, objective: str) ->
             reasons.append(f"{change:+.0%} link traffic against LRU".replace("-", "−"))
     whole = at(setting, capacity, "unbounded")
     if whole is not None and whole[objective] and ours[objective]:
-        reasons.append(f"{ours[objective] / whole[objective]:.1f}× the time of a cache of everything, which loads each expert once")
+        ratio = ours[objective] / whole[objective]
+        reasons.append(f"{ratio:.1f}× the time of a cache of everything, which loads each expert once")
     oracle = at(setting, capacity, "belady-mandatory")
     if oracle is not None and ours["misses"]:
         reasons.append(

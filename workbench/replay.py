@@ -49,6 +49,7 @@ def replay(
     capacities: Sequence[str] = ("5%",),
     weights: str = "bf16",
     warm: bool = False,
+    train_share: float = 0.0,
     scope: str = "global",
     contract: str = "slots",
     batch: int | None = None,
@@ -72,10 +73,12 @@ def replay(
     `profile` (a name of the catalog, a file, or a `Profile`) prices compute by measurements where it has them; without
     one the hardware sheet's roofline does. Without a model nothing is known of bytes; without a model and hardware
     nothing of times: then it counts.
-    `batch=None` follows the trace's own steps where it has them, else one sequence at a time. `decisions` are
-    "serial" with the step, "beside" it, or "free". `miss` is what a miss does: "load", "host", "lower", "substitute",
-    "skip" (the last three change the output, and a row says which share of the gate weight). `out` keeps the result in a
-    directory. `progress` is told (runs done, runs in all, what runs now).
+    `train_share` is of the passes: in the first ones policies learn (`static:fit=train`, scope "fitted" and what learns as it
+    goes) and nothing is counted.
+    `batch=None` follows the trace's own steps where it has them, else one sequence at a time. `decisions` are "serial" with the
+    step, "beside" it, or "free". `miss` is what a miss does: "load", "host", "lower", "substitute", "skip" (the
+    last three change the output, and a row says which share of the gate weight). `out` keeps the result in a directory.
+    `progress` is told (runs done, runs in all, what runs now).
 
     Raises `UsageError` for what cannot be, before anything runs.
     """
@@ -103,8 +106,8 @@ def replay(
         )
     options = {
         "policies": list(policies), "prefetch": list(prefetch), "capacities": list(capacities), "weights": weights,
-        "warm": warm, "scope": scope, "contract": contract, "batch": batch, "seed": seed, "tie_seed": tie_seed,
-        "context": context, "experts_home": experts_home, "prefetch_budget_bytes": prefetch_budget_bytes,
+        "warm": warm, "train_share": train_share, "scope": scope, "contract": contract, "batch": batch, "seed": seed,
+        "tie_seed": tie_seed, "context": context, "experts_home": experts_home, "prefetch_budget_bytes": prefetch_budget_bytes,
         "decisions": decisions, "miss": miss, "engine": engine,
     }  # fmt: skip
     runs = Runs(loaded, passes, machine, options)
@@ -133,6 +136,7 @@ def replay(
             rows=rows, sizes=sizes, look=runs.look, num_experts=loaded.num_experts, top_k=loaded.top_k,
             logical=runs.logical, options=options, scheduling=passes.scheduling, decisions=runs.decisions,
             warm_passes=runs.warm_passes, output_tokens=output_tokens(passes),
+            pools=runs.pools, training_passes=runs.training_passes,
         ),
         run={
             "version": _version(),

@@ -6,13 +6,12 @@ oracles and shares, bytes. "unknown" where the trace or the run does not say; no
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..sim.capacity_split import split_capacity
 from ..sim.engines.survey import Survey
 from .cases import CacheSize
 
@@ -22,6 +21,11 @@ _UNIT = {
     "fused": "event: all experts of a layer's pass against the state at its start",
     "access": "access: each by itself, admitted and evicted for at once",
 }
+_SCOPE = {
+    "global": "one pool over all layers",
+    "layer": "a quota for each layer",
+    "fitted": "a quota for each layer, fitted on the passes that train",
+}
 _ORDER = {
     "slots": "hits, then misses, ascending expert id",
     "fused": "hits, then misses, ascending expert id; admission after the event",
@@ -29,11 +33,10 @@ _ORDER = {
 }
 
 
-def regime(union_PL: NDArray[np.integer], experts: int, scope: str) -> dict[str, float]:
+def regime(union_PL: NDArray[np.integer], pools: NDArray[np.int64]) -> dict[str, float]:
     """r = |E| ÷ the layer's quota (one pool: C ÷ L) over all events: mean, 95th percentile, share above 1."""
     layers = union_PL.shape[1]
-    quota = split_capacity(experts, layers, scope)
-    ratio = union_PL / (quota if scope == "layer" else experts / layers)
+    ratio = union_PL / (pools if len(pools) == layers else pools[0] / layers)
     return {
         "r mean": float(ratio.mean()),
         "r p95": float(np.percentile(ratio, 95)),
@@ -81,6 +84,8 @@ def reporting_block(
     decisions: Mapping[str, Mapping[str, Any]],
     warm_passes: Mapping[str, int],
     output_tokens: int,
+    pools: Callable[[int], NDArray[np.int64]],
+    training_passes: int,
 ) -> dict[str, Any]:
     """The whole block, in the order in which it is shown."""
     layers = look.union_PL.shape[1]
@@ -90,7 +95,7 @@ def reporting_block(
         "contract": contract,
         "classification unit": _UNIT[contract],
         "order inside an event": _ORDER[contract],
-        "scope": "one pool over all layers" if scope == "global" else "a quota for each layer",
+        "scope": _SCOPE[scope],
         "N routed experts a layer": num_experts,
         "k experts a token": top_k,
         "L MoE layers": layers,
@@ -100,6 +105,7 @@ def reporting_block(
         "requests are scheduled": scheduling,
         "denominator of the miss rate": "union: distinct experts of events",
         "sharing (union ÷ logical)": look.accesses / logical,
+        "passes that train": f"the first {training_passes}, not counted" if training_passes else "none",
         "static sets fitted on": _static_fit(static),
         "first load of static sets": "counted in bytes moved, and shown apart"
         if static
@@ -113,7 +119,7 @@ def reporting_block(
     for size in sizes:
         of_size = [row for row in rows if row["capacity_label"] == size.label]
         block[f"at {size.label}"] = _at_size(
-            of_size, size, look, layers, num_experts, options, warm_passes, rows
+            of_size, size, look, layers, num_experts, options, warm_passes, rows, pools(size.experts)
         )
     return block
 
@@ -121,10 +127,8 @@ def reporting_block(
 def _static_fit(static: Sequence[str]) -> str:
     if not static:
         return "no static set ran"
-    fits = {
-        "the first half of this trace" if "first-half" in spec else "this whole trace (not causal)"
-        for spec in static
-    }
+    parts = {"first-half": "the first half of this trace", "train": "the passes that train"}
+    fits = {parts.get(spec.partition("fit=")[2], "this whole trace (not causal)") for spec in static}
     return " and ".join(sorted(fits))
 
 
@@ -137,21 +141,20 @@ def _at_size(
     options: Mapping[str, Any],
     warm_passes: Mapping[str, int],
     rows: Sequence[Mapping[str, Any]],
+    pools: NDArray[np.int64],
 ) -> dict[str, Any]:
     quota, remainder = divmod(size.experts, layers)
-    whole = split_capacity(size.experts, layers, options["scope"])
+    scope = options["scope"]
     found: dict[str, Any] = {
         "capacity experts": size.experts,
         "resident share": size.experts / (layers * num_experts),
-        "quota a layer": f"{int(whole.min())} to {int(whole.max())}"
-        if options["scope"] == "layer"
-        else "one pool",
-        "remainder rule": f"{remainder} layers, the lowest, hold {quota + 1}"
-        if options["scope"] == "layer"
-        else "none needed",
-        **regime(look.union_PL, size.experts, options["scope"]),
+        "quota a layer": "one pool" if scope == "global" else f"{int(pools.min())} to {int(pools.max())}",
+        "remainder rule": f"{remainder} layers, the lowest, hold {quota + 1}" if scope == "layer" else "none needed",
+        **regime(look.union_PL, pools),
         **oracle_gap(of_size),
     }
+    if scope == "fitted":
+        found["quotas, layer by layer"] = pools.tolist()
     if options["warm"]:
         left_out = warm_passes.get(size.label, 0)
         found["warm-up"] = (

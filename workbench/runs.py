@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import UsageError
 from ..sim.blocks import BlockSource
@@ -13,7 +14,8 @@ from ..sim.cache.misses import MissPolicy, miss_policy
 from ..sim.capacity_split import split_capacity
 from ..sim.decisions import DecisionCost, decision_cost
 from ..sim.engines.run import Engine, RunResult, Setup
-from ..sim.engines.survey import NextUses, Survey, next_uses, survey
+from ..sim.engines.survey import NextUses, Survey, access_sequence, next_uses, survey
+from ..sim.fitted_quotas import fitted_quotas, layer_curves
 from ..sim.passes import Passes
 from ..sim.request_times import output_tokens, request_times
 from ..traces.expert_trace import ExpertTrace
@@ -30,7 +32,9 @@ class Runs:
     ) -> None:
         self.trace, self.passes, self.machine, self.options = trace, passes, machine, options
         self._sources: dict[tuple[bool, bool], BlockSource] = {}
-        self.look: Survey = survey(self._source("none"))
+        self.training_passes = _training_passes(options["train_share"], passes.count)
+        self.look: Survey = survey(self._source("none"), self.training_passes)
+        self._layer_loads: NDArray[np.int64] | None = None
         self._future: NextUses | None = None
         self.logical = 0
         self.warm_passes: dict[str, int] = {}
@@ -67,7 +71,7 @@ class Runs:
         """The engine of a case. Raises `UsageError` where the trace lacks what the case needs."""
         options, machine = self.options, self.machine
         size = machine.expert_bytes or 1
-        pools = split_capacity(case.size.experts, self.trace.num_layers, options["scope"])
+        pools = self.pools(case.size.experts)
         decision = self._decision(case, int(pools.max()))
         if case.policy.needs_future and self._future is None:
             self._future = next_uses(
@@ -95,6 +99,19 @@ class Runs:
         )
         return Engine(self._source(case.prefetch.needs), setup, look=self.look, future=self._future)
 
+    def pools(self, experts: int) -> NDArray[np.int64]:
+        """A capacity as pools: one, or one a layer. Raises `UsageError` for fitted quotas where nothing trains."""
+        trace, scope = self.trace, self.options["scope"]
+        if scope != "fitted":
+            return split_capacity(experts, trace.num_layers, scope)
+        if not self.training_passes:
+            raise UsageError("scope fitted fits its quotas on the part of the trace that trains: give a train share")
+        if self._layer_loads is None:
+            trained = int(self.look.union_PL[: self.training_passes].sum(dtype=np.int64))
+            ids = access_sequence(self._source("none"), self.look.accesses)[:trained]
+            self._layer_loads = layer_curves(ids, trace.num_layers, trace.num_experts)
+        return fitted_quotas(self._layer_loads, experts, min(trace.top_k, experts // trace.num_layers))
+
     def _decision(self, case: Case, slots: int) -> DecisionCost:
         if self.machine.costs is None:
             return DecisionCost(0, "none", "")
@@ -113,18 +130,17 @@ class Runs:
     def _warm(self, case: Case) -> int:
         """Passes left out at a capacity: the same for every policy, so that all count the same accesses."""
         if not self.options["warm"] or case.size.experts == 0:
-            return 0
+            return self.training_passes
         label = case.size.label
         if label not in self.warm_passes:
-            pools = split_capacity(case.size.experts, self.trace.num_layers, self.options["scope"])
-            filled = self.look.filled_after(pools)
+            filled = self.look.filled_after(self.pools(case.size.experts))
             if filled is None or filled >= self.passes.count:
                 if case.policy.name != "unbounded":
                     self.warnings.append(
                         f"capacity {label} is never filled by this trace: counted cold in spite of --warm"
                     )
                 filled = 0
-            self.warm_passes[label] = filled
+            self.warm_passes[label] = max(filled, self.training_passes)
         return self.warm_passes[label]
 
     def run(self, case: Case) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -144,7 +160,8 @@ class Runs:
             if self.machine.expert_bytes is None
             else case.size.experts * self.machine.expert_bytes,
             "is_bound": case.policy.is_bound,
-            "is_causal": not (case.policy.is_bound or case.policy.name == "static"),
+            "is_causal": not case.policy.is_bound
+            and (case.policy.name != "static" or case.policy.setting("fit") == "train"),
             "logical": ledger.logical,
             "accesses": ledger.accesses,
             "hits": ledger.hits,
@@ -242,3 +259,13 @@ class Runs:
 
 def names_of(case: Case) -> dict[str, str]:
     return {"policy": case.policy.spec, "prefetch": case.prefetch.spec, "capacity_label": case.size.label}
+
+
+def _training_passes(share: float, passes: int) -> int:
+    """Raises `UsageError` for a share that leaves nothing to train on, or nothing to judge."""
+    if not 0 <= share < 1:
+        raise UsageError(f"the train share must be at least 0 and below 1, got {share:g}")
+    found = int(share * passes)
+    if share > 0 and found == 0:
+        raise UsageError(f"a train share of {share:g} is no whole pass of the trace's {passes}: give more")
+    return found

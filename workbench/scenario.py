@@ -31,7 +31,8 @@ class Scenario(BaseModel):
     capacities: tuple[str, ...] = ("5%",)
     weights: str = "bf16"
     warm: bool = False
-    scope: Literal["global", "layer"] = "global"
+    train_share: float = Field(default=0.0, ge=0, lt=1)
+    scope: Literal["global", "layer", "fitted"] = "global"
     contract: Literal["slots", "fused", "access"] = "slots"
     batch: int | None = Field(default=None, ge=1)
     seed: int = Field(default=0, ge=0)
@@ -109,10 +110,11 @@ prefetch = ["none", "gate"]  # gate:ahead=2:top=4, previous, perfect, noisy:reca
 capacities = ["10%", "25%", "50%"]  # share of all routed experts, bytes ("2GiB"), experts (64), or "auto"
 
 weights = "bf16"  # format of the offloaded experts: bf16, fp8, q4, …
-scope = "global"  # one pool over all layers, or "layer": a quota for each
+scope = "global"  # one pool over all layers, or "layer": a quota for each; "fitted": on what trains
 contract = "slots"  # or "fused", "access"; docs/engine.md says which machine each is
 # batch = 8  # sequences in lockstep; left out: the trace's own steps, or one sequence at a time
 warm = false  # true: count only after the cache has filled
+train_share = 0.0  # of the passes, the first ones: policies learn there and nothing is counted
 experts_home = "host"  # or "storage": behind the host
 miss = "load"  # or host, lower, substitute, skip: the last three change the model's output
 decisions = "serial"  # what deciding costs is in series with the step, "beside" it, or "free"

@@ -31,7 +31,7 @@ class Point(BaseModel):
     prefetch: str = "none"
     miss: str = "load"
     weights: str = "bf16"
-    scope: Literal["global", "layer"] = "global"
+    scope: Literal["global", "layer", "fitted"] = "global"
     contract: Literal["slots", "fused", "access"] = "slots"
     batch: int | None = Field(default=None, ge=1)
     context: int = Field(default=4096, ge=1)
@@ -41,6 +41,8 @@ class Point(BaseModel):
     decision_ns: int | None = Field(default=None, ge=0)
     """What deciding costs an event in place of the measured cost; None: as measured."""
     warm: bool = False
+    train_share: float = Field(default=0.0, ge=0, lt=1)
+    """Share of the passes, the first ones, in which policies learn and nothing is counted."""
     engine: Literal["numba", "simpy"] = "numba"
     seed: int = Field(default=0, ge=0)
     tie_seed: int | None = Field(default=None, ge=0)
@@ -62,7 +64,7 @@ class Point(BaseModel):
 FIELDS = tuple(Point.model_fields)
 SETTING = (
     "trace", "model", "hardware", "profile", "link_bytes_per_s", "weights", "contract", "batch", "context",
-    "experts_home", "decisions", "decision_ns", "warm",
+    "experts_home", "decisions", "decision_ns", "warm", "train_share",
 )  # fmt: skip
 """What a user cannot choose or what changes the question: rows are compared only where these agree."""
 CHOICE = ("policy", "prefetch", "miss", "capacity", "scope", "prefetch_budget_bytes")

@@ -19,8 +19,8 @@ CONFIGURATION: Mapping[str, str] = {
     "scenario": "text", "trace": "text", "repeat": "whole", "model": "text", "hardware": "text", "profile": "text",
     "link_bytes_per_s": "real", "weights": "text", "contract": "text", "scope": "text", "batch": "whole",
     "context": "whole", "experts_home": "text", "prefetch_budget_bytes": "whole", "decisions": "text",
-    "decision_ns": "whole", "warm": "flag", "seed": "whole", "tie_seed": "whole", "policy": "text", "prefetch": "text",
-    "miss": "text", "capacity": "text",
+    "decision_ns": "whole", "warm": "flag", "train_share": "real", "seed": "whole", "tie_seed": "whole", "policy": "text",
+    "prefetch": "text", "miss": "text", "capacity": "text",
 }  # fmt: skip
 OUTCOME: Mapping[str, str] = {
     "status": "text", "error": "text", "engine": "text", "is_bound": "flag", "is_causal": "flag", "sequences": "whole",

@@ -93,7 +93,7 @@ class _StudyRuns(Runs):
             return {}  # some layers have no quota, so r means nothing there
         key = (experts, self.options["scope"])
         if key not in self._regimes:
-            found = regime(self.look.union_PL, *key)
+            found = regime(self.look.union_PL, self.pools(experts))
             self._regimes[key] = {name.replace(" ", "_"): value for name, value in found.items()}
         return self._regimes[key]
 
@@ -172,7 +172,7 @@ class Bench:
             self._machines, machine_key, _KEPT_MACHINES, lambda: self._machine(point, trace, passes)
         )
         options = {**point.model_dump(), "seed": point.seed}
-        shared = (*trace_key, point.tie_seed, point.contract == "access")
+        shared = (*trace_key, point.tie_seed, point.contract == "access", point.train_share)
         runs = _kept(self._runs, shared, _KEPT_TRACES, lambda: _StudyRuns(trace, passes, machine, options))
         runs.use(machine, options, point.decision_ns)
         if point.prefetch_budget_bytes is not None and machine.expert_bytes is None:

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 __all__ = ["ValidationResult", "validate", "validate_suite"]
 
 LEAST_REPEATS = 7
+_AS_DEFAULT = (
+    "contract", "scope", "miss", "warm", "train_share", "prefetch_budget_bytes", "experts_home", "tie_seed",
+)  # fmt: skip
+"""Of a scenario: what the runtime has one way of only."""
 _BAND_RUNS = 10
 
 
@@ -240,10 +244,10 @@ def _of_scenario(path: str | Path) -> dict[str, Any]:
     from .scenario import load_scenario
 
     found, folder = load_scenario(path), Path(path).resolve().parent
-    if found.contract != "slots" or found.scope != "global":
-        raise UsageError(
-            f"{path}: the runtime keeps contract slots in one pool (scope global), not {found.contract} and {found.scope}"
-        )
+    for name in _AS_DEFAULT:
+        value, default = getattr(found, name), type(found).model_fields[name].default
+        if value != default:
+            raise UsageError(f"{path}: {name} = {value!r}, and the runtime has {default!r} only: leave it out")
     model = found.model
     if model is not None and (folder / model).is_file():
         model = str(folder / model)

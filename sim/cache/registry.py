@@ -95,7 +95,7 @@ _LINEUP = (
     ),
     Policy(
         "static", switch.STATIC, "a fixed hot set, loaded once; everything else is streamed",
-        "textbook; fitted by use counts", may_bypass=True, settings={"fit": ("all", "first-half")},
+        "textbook; fitted by use counts", may_bypass=True, settings={"fit": ("all", "first-half", "train")},
     ),
 )  # fmt: skip
 

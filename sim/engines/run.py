@@ -253,7 +253,10 @@ class Engine:
     def _load_static_set(self) -> None:
         """Fill each pool with its most used experts; ties to the smaller layer, then expert id."""
         self.look = self.look or survey(self.source)
-        uses = self.look.uses if self.setup.policy.setting("fit") == "all" else self.look.uses_first_half
+        fits = {"all": self.look.uses, "first-half": self.look.uses_first_half, "train": self.look.uses_training}
+        uses = fits[self.setup.policy.setting("fit")]
+        if uses is None:
+            raise UsageError(f"{self.setup.policy.spec!r} is fitted on the part of the trace that trains: give a train share")
         order = np.lexsort((np.arange(len(uses)), -uses))
         self._first_loaded += load_first(STATIC, self.state, order[uses[order] > 0], self.counts)
 

@@ -28,6 +28,8 @@ class Survey:
     """[n] events that use each expert."""
     uses_first_half: NDArray[np.int64]
     """[n] the same over the first ⌊P/2⌋ passes."""
+    uses_training: NDArray[np.int64] | None = None
+    """[n] the same over the passes that train; None where none do."""
 
     @property
     def accesses(self) -> int:
@@ -45,25 +47,26 @@ class Survey:
         return int(np.argmax(enough)) + 1 if enough.any() else None
 
 
-def survey(source: BlockSource) -> Survey:
-    """Read the trace once. Memory: four bytes an event (eight beyond 32,767 experts a layer) and 16 an expert."""
+def survey(source: BlockSource, training_passes: int = 0) -> Survey:
+    """Read the trace once. Memory: four bytes an event (eight beyond 32,767 experts a layer) and 24 an expert."""
     trace, passes = source.trace, source.passes
     layers, experts = trace.num_layers, trace.num_experts
     narrow = np.int16 if experts <= np.iinfo(np.int16).max else np.int32
     union = np.zeros((passes.count, layers), narrow)
     firsts = np.zeros((passes.count, layers), narrow)
     uses = np.zeros(layers * experts, np.int64)
-    first_half = uses.copy()
     plan = new_plan(experts, 0, 0)
     half = passes.count // 2
+    until = {half: uses.copy(), training_passes: uses.copy()}
     for block in source:
-        if block.first_pass <= half < block.first_pass + block.passes:
-            middle = half - block.first_pass
-            count_uses(block._replace(passes=middle), plan, uses, firsts, union)
-            first_half = uses.copy()
-            block = block._replace(begin=middle)
+        for cut in sorted(until):
+            if block.first_pass <= cut < block.first_pass + block.passes:
+                middle = cut - block.first_pass
+                count_uses(block._replace(passes=middle), plan, uses, firsts, union)
+                until[cut] = uses.copy()
+                block = block._replace(begin=middle)
         count_uses(block, plan, uses, firsts, union)
-    return Survey(union, firsts, uses, first_half)
+    return Survey(union, firsts, uses, until[half], until[training_passes] if training_passes else None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
